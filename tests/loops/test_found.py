@@ -99,3 +99,41 @@ def test_array_expressions_alone_make_no_native_loop() -> None:
     x, log = np.zeros(3), []
     assert f(x, log).tolist() == [2, 4, 6]
     assert (len(f.programs), log) == (1, [1])
+
+
+def test_int64_and_uint64_compare_by_their_values() -> None:
+    """They were compared as float64, in which neighbours are equal."""
+
+    def f(x, y):
+        found = []
+        for i in range(len(x)):
+            a, b = x[i], y[i]
+            found.append((a < b, b < a, a <= b, b >= a, a == b, a != b, np.greater(a, b), np.not_equal(b, a)))
+            each = (x <= y, y > x, x == b)
+        return found, np.array(each)
+
+    x = np.array([2**63 - 1, -1, 5, 2**53 + 1, -(2**63)])
+    y = np.array([2**63, 2**64 - 1, 5, 2**53, 0], np.uint64)
+    g = dg.compile(f)
+    for args in ((x, y), (y, x)):
+        for expected, got in zip(f(*args), g(*args)):
+            np.testing.assert_array_equal(got, expected)
+    assert not g.stats.side_exits
+
+
+def test_logical_functions_are_of_truths() -> None:
+    """Of two ints or floats they were bitwise, or left to Python."""
+
+    def f(x, y):
+        found = []
+        for i in range(len(x)):
+            a, b = x[i], y[i]
+            found.append((np.logical_and(a, b), np.logical_or(a, 0), np.logical_xor(a, b), np.logical_not(b)))
+            each = (np.logical_and(x, y), np.logical_xor(x, 2), np.logical_not(y))
+        return found, np.array(each)
+
+    g = dg.compile(f)
+    for x, y in (([1, 4, 0], [-128, 3, 2]), ([1.0, 0.25, np.nan], [2, 0, 0])):
+        for expected, got in zip(f(np.array(x), np.array(y)), g(np.array(x), np.array(y))):
+            np.testing.assert_array_equal(got, expected)
+    assert not g.stats.side_exits

@@ -190,6 +190,10 @@ class LaneVectors:
             return f"(-{self.text(e.args[0])})"
         if operand.is_float and op == "abs":
             return f"{self._function('abs', operand, self.part)}({self.text(e.args[0])})"
+        if op == "numpy_pow" and e.dtype is dtypes.float64 and _number(e.args[1]) == 2 and 8 * self.part == VECTOR:
+            kind = self.type(e.dtype, self.part)
+            self.used[f"DG_SQUARES({self.part})"] = None
+            return f"{kind.replace('dg_', 'dg_squares_')}({self.text(e.args[0])})"
         return self._one_by_one(replace(e, op=op, _hash=0))
 
     def _unsigned(self, dtype: DType) -> str:
@@ -225,3 +229,8 @@ class LaneVectors:
         value = self.c.expr(Expr(e.op, args, e.dtype, e.value), Scope())
         value = f"-({value})" if e.dtype.is_bool else value
         return f"({{ {' '.join(lines)} {kind} r_; for (int l_ = 0; l_ < {self.part}; l_++) r_[l_] = {value}; r_; }})"
+
+
+def _number(e: Expr) -> object:
+    """The value of a constant, as it may be cast."""
+    return _number(e.args[0]) if e.op == "cast" else e.value if e.op == "const" else None

@@ -109,6 +109,27 @@ typedef long long dg_any_bits __attribute__((vector_size(32)));
         dg_store_masked_strided_lanes_##t##x##n(p, sizeof(T), mask, x); \
     }
 
+/* x ** 2 as pow() gives it: dg_is_nearest() tells for most lanes that it is the product */
+static __attribute__((noinline, cold, unused)) void dg_square_lanes_again(const double *x, double *p, int n)
+{
+    for (int k = 0; k < n; k++)
+        p[k] = dg_numpy_pow_f64(x[k], 2.0);
+}
+
+#define DG_SQUARES(n) \
+    DG_INLINE dg_f64x##n dg_squares_f64x##n(dg_f64x##n x) \
+    { \
+        dg_f64x##n p = x * x, rest; \
+        for (int k = 0; k < n; k++) \
+            rest[k] = __builtin_fma(x[k], x[k], -p[k]); \
+        if (__builtin_expect(dg_any((p <= 0x1p-64) | (p >= 0x1p64) | (p + rest * 1.03 != p)), 0)) { \
+            dg_f64x##n given = x, powers; \
+            dg_square_lanes_again((const double *)&given, (double *)&powers, n); \
+            return powers; \
+        } \
+        return p; \
+    }
+
 /* whether two arrays may share memory */
 DG_INLINE int dg_overlap(
     const char *data, int64_t itemsize, int ndim, const int64_t *sizes, const int64_t *strides,

@@ -170,6 +170,9 @@ class _Style(CStyle):
             width, part = (int(a.value) for a in e.args[1:])  # type: ignore[call-overload]
             last = f"{args[0]}_{width // part - 1}[{part - 1}]"
             return f"({last} != 0)" if e.dtype.is_bool else last
+        if e.op == "sum_lanes":
+            width, part = (int(a.value) for a in e.args[1:])  # type: ignore[call-overload]
+            return "(" + " + ".join(f"(int64_t){args[0]}_{k}[{lane}]" for k in range(width // part) for lane in range(part)) + ")"
         if e.op == "any_lanes":
             return f"dg_any({' | '.join(f'{args[0]}_{k}' for k in range(int(e.args[1].value)))})"  # type: ignore[call-overload]
         if e.op == "matmul":

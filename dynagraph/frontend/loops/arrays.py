@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.frontend.loops.builder import Builder, Way
-from dynagraph.frontend.loops.operators import NotNative, apply, as_stored, describe, exact, number, to_dtype
+from dynagraph.frontend.loops.operators import NotNative, apply, as_stored, describe, exact, inner_dtypes, number, to_dtype
 from dynagraph.frontend.loops.types import (
     Array,
     Scalar,
@@ -118,7 +118,8 @@ def elementwise(b: Builder, ufunc: np.ufunc, name: str, values: list[Value]) -> 
         if not inner.is_float:
             raise NotNative("powers of ints")
         name, values = "square", values[:1]
-    return _pending(b, name, dtype, [inner] * len(values), values)
+    of = (v.type.dtype if isinstance(v.type, (Array, Pending)) else v.only.dtype for v in values)
+    return _pending(b, name, dtype, inner_dtypes(name, inner, *of), values)
 
 
 def where(b: Builder, condition: Value, then: Value, otherwise: Value) -> Value:

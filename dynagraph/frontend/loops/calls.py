@@ -35,6 +35,7 @@ from dynagraph.frontend.loops.operators import (
     compare,
     describe,
     index_of,
+    inner_dtypes,
     number,
     result_of,
     to_dtype,
@@ -479,8 +480,9 @@ def ufunc(b: Builder, function: np.ufunc, args: list[Value], named: dict[str, Va
         raise NotNative(f"np.{function.__name__} of {dtype}")
     if any(is_python_number(a.type) for a in args) and dtype.is_integer and dtype is not I64:
         raise NotNative(f"np.{function.__name__} of {dtype} and a Python int")
+    inners = inner_dtypes(name, dtype, *(a.only.dtype for a in args))
     try:
-        made = row.lowering.expr(*(to_dtype(b, a, dtype) for a in args))
+        made = apply(name, *(to_dtype(b, a, inner) for a, inner in zip(args, inners)))
     except (TypeError, KeyError) as error:
         raise NotNative(f"np.{function.__name__}: {error}") from None
     return Value(kind, (b.temporary(made if made.dtype is kind.dtype else cast(made, kind.dtype)),))

@@ -63,9 +63,10 @@ def refuse_iterators(values: Iterable[Value]) -> None:
             refuse_iterators(value.items())
 
 
-I64 = dtypes.int64
+I64, U64 = dtypes.int64, dtypes.uint64
 F64 = dtypes.float64
 LEAST, MOST = -(2**63), 2**63 - 1
+COMPARED = frozenset(row.ufunc.__name__ for row in COMPARISONS.values())
 
 
 def number(value: int) -> Expr:
@@ -181,7 +182,9 @@ def as_stored(b: Builder, value: Value, dtype: DType) -> Expr:
 
 
 def apply(ufunc_name: str, *operands: Expr) -> Expr:
-    """The scalar function of a ufunc's row."""
+    """The scalar function of a ufunc's row; comparisons take int64 and uint64 as well (`inner_dtypes`)."""
+    if len(operands) == 2 and {x.dtype for x in operands} == {I64, U64}:
+        return _compare_signs(ufunc_name, *operands)
     row = OPS[ufunc_name]
     assert isinstance(row.lowering, Elementwise)
     return row.lowering.expr(*operands)
@@ -374,7 +377,11 @@ def compare(b: Builder, symbol: str, left: Value, right: Value) -> Value:
     if isinstance(left.type, Scalar) or isinstance(right.type, Scalar):
         kind = result_of(COMPARISONS[symbol].function, left.type, right.type)
         dtype = common_dtype(left.type, right.type)
-        return Value(kind, (apply(name, to_dtype(b, left, dtype), to_dtype(b, right, dtype)),))
+        of_left, of_right = inner_dtypes(name, dtype, left.only.dtype, right.only.dtype)
+        x, y = to_dtype(b, left, of_left), to_dtype(b, right, of_right)
+        if dtype.is_complex and symbol not in ("==", "!=") and _orders_beside_nan(symbol, left.type, right.type):
+            return Value(kind, (_by_real_parts_first(name, x, y),))
+        return Value(kind, (apply(name, x, y),))
     kinds = {type(left.type), type(right.type)}
     if Complex in kinds:
         if symbol not in ("==", "!="):
@@ -386,6 +393,30 @@ def compare(b: Builder, symbol: str, left: Value, right: Value) -> Value:
                 b.require(call("le", call("abs", value.only), number(2 * SMALL)))  # beyond, Python compares digit by digit
         return Value(BOOL, (apply(name, as_float(left), as_float(right)),))
     return Value(BOOL, (apply(name, as_int(left), as_int(right)),))
+
+
+@functools.cache
+def _orders_beside_nan(symbol: str, *kinds: Type) -> bool:
+    """Whether real parts alone decide between complex scalars where an imaginary part is NaN.
+
+    NumPy's scalars of one dtype are compared so, its arrays are not; scalars that need a wider dtype are compared as arrays.
+    """
+    left, right = (sample_of(kind) for kind in kinds)
+    less, more = complex(-np.inf, np.nan), complex(np.inf, np.nan)
+    if symbol in (">", ">="):
+        less, more = more, less
+    if isinstance(left, (complex, np.complexfloating)):
+        left = type(left)(less)
+    else:
+        right = type(right)(more)
+    with np.errstate(all="ignore"):
+        return bool(COMPARISONS[symbol].function(left, right))
+
+
+def _by_real_parts_first(name: str, x: Expr, y: Expr) -> Expr:
+    strict = {"greater_equal": "greater", "less_equal": "less"}.get(name, name)
+    (a, c), (d, e) = ((call("real", z), call("imag", z)) for z in (x, y))
+    return call("or", apply(strict, a, d), call("and", call("eq", a, d), apply(name, c, e)))
 
 
 def _known(symbol: str, left: Any, right: Any) -> Value:
@@ -403,6 +434,24 @@ def _tuples(b: Builder, symbol: str, left: Value, right: Value) -> Value:
     for x, y in pairs:
         found = call("and", found, truth(b, compare(b, "==", x, y)))
     return Value(BOOL, (found if symbol == "==" else call("not", found),))
+
+
+def inner_dtypes(name: str, common: DType, *of: DType) -> list[DType]:
+    """What NumPy casts operands of these dtypes to: they have a common one, but for truths, and to compare int64 and uint64."""
+    if name in OPS and OPS[name].kinds == "b":
+        return [dtypes.bool_] * len(of)
+    if common is F64 and name in COMPARED and all(dtype.is_integer for dtype in of):
+        return [U64 if dtype is U64 else I64 for dtype in of]
+    return [common] * len(of)
+
+
+def _compare_signs(name: str, x: Expr, y: Expr) -> Expr:
+    """int64 with uint64: below zero the sign says it, else both are compared as uint64."""
+    signed = x if x.dtype is I64 else y
+    below, made = call("lt", signed, number(0)), apply(name, cast(x, U64), cast(y, U64))
+    if name == "not_equal" or name.startswith("less" if signed is x else "greater"):
+        return call("or", below, made)
+    return call("and", call("not", below), made)
 
 
 def truth_value(value: bool) -> Value:

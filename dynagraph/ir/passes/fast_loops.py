@@ -18,7 +18,18 @@ from dynagraph.ir.expr import Expr, call, const, var
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.passes.held_elements import Held, held_elements
 from dynagraph.ir.passes.read_once import ReadOnce, elements_read_once
-from dynagraph.ir.passes.turns import CHECKED_POLYNOMIAL, TURN, Below, Found, Holds, Near, Turns, as_invariant, moderate
+from dynagraph.ir.passes.turns import (
+    CHECKED_POLYNOMIAL,
+    TURN,
+    Below,
+    Found,
+    Holds,
+    Near,
+    Turns,
+    Wrapped,
+    as_invariant,
+    moderate,
+)
 from dynagraph.ir.region_loops import Dominators, Loop, innermost_loops, predecessors, reverse_postorder
 from dynagraph.ir.regions import (
     CHECKED,
@@ -221,7 +232,8 @@ class Copy:
         self.positive: dict[IntExpr, None] = {}  # is above zero in all of them
         self.fitting: dict[IntExpr, None] = {}  # fits in 64 bits
         self.tests: dict[Expr, None] = {}  # of what the loop does not change
-        self.spans: dict[tuple[IntExpr, IntExpr], tuple[int, int]] = {}  # (index, extent): what is added to the index
+        self.lows: dict[tuple[IntExpr, IntExpr], int] = {}  # (index, extent): the least that is added to the index, which is
+        self.highs: dict[tuple[IntExpr, IntExpr], int] = {}  # not below zero; the most, with which it is below the extent
         self.near: dict[str, None] = {}  # changes by little in each turn
         self.hoisted: dict[Instruction, Expr] = {}  # takes long, and gives the same in all of them
         self.proven: dict[Instruction, Instruction | None] = {}
@@ -244,7 +256,7 @@ class Copy:
         always = Dominators(self.loop.blocks, self.turns.entries)
         for block in self.loop.blocks:
             for i in block.body:
-                self._prove(i, self.turns.operands[i])
+                self._prove(i, self.turns.operands[i], block)
                 if all(always(block, latch) for latch in self.loop.latches):
                     self._hoist(i)
         checks = (i for b in self.loop.blocks for i in b.body if isinstance(i, (Checked, Position, Require)))
@@ -296,14 +308,14 @@ class Copy:
         self.counted = list(self.limits)
 
     # -- which checks -------------------------------------------------------------------------------------------------------
-    def _prove(self, i: Instruction, operands: list[Found]) -> None:
+    def _prove(self, i: Instruction, operands: list[Found], block: Block) -> None:
         if isinstance(i, Interruptible):
             if not self.takes_long:
                 self.proven[i] = None
         elif isinstance(i, Checked):
             self._prove_checked(i, operands)
         elif isinstance(i, Position):
-            self._prove_position(i, operands)
+            self._prove_position(i, operands, block)
         elif isinstance(i, Require):
             (test,) = operands
             settled = as_invariant(test)
@@ -339,21 +351,35 @@ class Copy:
             else:
                 self.tests[positive(divisor)] = None  # the C compiler then drops the check
 
-    def _prove_position(self, i: Position, operands: list[Found]) -> None:
+    def _prove_position(self, i: Position, operands: list[Found], block: Block) -> None:
         index, extent = operands
         if isinstance(index, Below) and index.extent == extent:  # the remainder's divisor is tested
             self.proven[i] = Set(i.name, i.index)
             return
         place = self.turns.results[i]
+        index = index.value if isinstance(index, Wrapped) else index
         if not isinstance(index, IntExpr) or not isinstance(extent, IntExpr) or not isinstance(place, IntExpr):
             return
         if not (_even(place) and moderate(place) and moderate(extent)) or TURN in extent.symbols():
             return
         by = place.terms.get((), 0)
-        low, high = self.spans.get((place - by, extent), (by, by))
-        self.spans[place - by, extent] = min(low, by), max(high, by)
+        key = place - by, extent
+        if not self._is_tested(place, place, block):
+            self.lows[key] = min(self.lows.get(key, by), by)
+        if not self._is_tested(extent - place - 1, place, block):
+            self.highs[key] = max(self.highs.get(key, by), by)
         value = i.index if place == index else Expr("exact_add", (i.index, i.extent), I64)
         self.proven[i] = Set(i.name, value)
+
+    def _is_tested(self, value: IntExpr, place: IntExpr, block: Block) -> bool:
+        """Whether a branch that leads to the block shows that `value` is not below zero there.
+
+        Not asked of places that stay the same: what lies there may be read in front of the loop.
+        """
+        if TURN not in place.symbols():
+            return False
+        known = ((value - fact + 1).constant for fact in self.turns.facts(block))
+        return any(rest is not None and rest >= 0 for rest in known)
 
     def _hoist(self, i: Instruction) -> None:
         """What the C compiler does not take out of a loop, as it calls functions: the guard computes it."""
@@ -371,25 +397,25 @@ class Copy:
         for dividend, divisor in self.turns.wraps.values():
             guard.require(call("ge", guard.int(dividend.substitute({TURN.name: 0})), number(0)))
             self.limits.append((divisor - dividend.substitute({TURN.name: 0}), IntExpr.of(1)))
-        later: list[tuple[IntExpr, IntExpr]] = []  # (value, extent), where the last turn counts
-        for (index, extent), (low, high) in self.spans.items():
+        later: list[tuple[IntExpr, IntExpr | None]] = []  # (value, extent) of the last turn; None: from zero on
+        for (index, _), low in self.lows.items():
             step, first = index.coefficient(TURN), index.substitute({TURN.name: 0})
             assert step is not None
-            n = step.constant
-            if n == 0:
-                self._within(first + low, extent, low == high)
-                if low != high:
-                    guard.require(call("lt", guard.int(first + high), guard.int(extent)))
-            elif n == 1:
-                guard.require(call("ge", guard.int(first + low), number(0)))
-                self.limits.append((extent - first - high, IntExpr.of(1)))
-            elif n == -1:
-                guard.require(call("lt", guard.int(first + high), guard.int(extent)))
+            if step.constant == -1:
                 self.limits.append((first + low + 1, IntExpr.of(1)))
-            else:
-                for by in sorted({low, high}):
-                    self._within(first + by, extent)
-                    later.append((index + by, extent))
+                continue
+            guard.require(call("ge", guard.int(first + low), number(0)))
+            if step.constant not in (0, 1):
+                later.append((index + low, None))
+        for (index, extent), high in self.highs.items():
+            step, first = index.coefficient(TURN), index.substitute({TURN.name: 0})
+            assert step is not None
+            if step.constant == 1:
+                self.limits.append((extent - first - high, IntExpr.of(1)))
+                continue
+            guard.require(call("lt", guard.int(first + high), guard.int(extent)))
+            if step.constant not in (0, -1):
+                later.append((index + high, extent))
         turns = self._least_limit()
         guard.require(call("ge", turns, number(FEWEST)))
         turns = self._read_elements(turns)
@@ -399,8 +425,9 @@ class Copy:
         if later or any(TURN in p.symbols() for p in (*self.positive, *self.fitting)):
             last_turn = guard.set(Expr("exact_sub", (turns, number(1)), I64))
             last = IntExpr.symbol(str(last_turn.value))
-        for value, extent in later:
-            self._within(value.substitute({TURN.name: last}), extent)
+        for value, below in later:
+            at_last = guard.int(value.substitute({TURN.name: last}))
+            guard.require(call("ge", at_last, number(0)) if below is None else call("lt", at_last, guard.int(below)))
         for value in self.fitting:
             guard.int(value.substitute({TURN.name: 0}))
             guard.int(value.substitute({TURN.name: last}))
@@ -419,12 +446,6 @@ class Copy:
         names = (m[0].name for terms in left for m, c in terms.items() if len(terms) == len(m) == c == 1)
         counts = [var(name, I64) for name in names if name in self.region.variables]
         return call("ge", counts[0], number(FEWEST)) if counts else const(True, dtypes.bool_)
-
-    def _within(self, place: IntExpr, extent: IntExpr, both: bool = True) -> None:
-        value = self.guard.int(place)
-        self.guard.require(call("ge", value, number(0)))
-        if both:
-            self.guard.require(call("lt", value, self.guard.int(extent)))
 
     def _least_limit(self) -> Expr:
         guard = self.guard

@@ -7,17 +7,19 @@ same exits: what is not proven is checked in the copy too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 
 from dynagraph.ir import dtypes
-from dynagraph.ir.expr import Expr, const
+from dynagraph.ir.expr import Expr, const, var
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.passes.fast_loops import Guard, Proven, calls_function, positive, redirect, takes_long
 from dynagraph.ir.passes.lane_kinds import Refused
 from dynagraph.ir.passes.nest_values import Values
 from dynagraph.ir.passes.outer_lanes import Lanes
 from dynagraph.ir.passes.read_once import ReadOnce, elements_read_once
-from dynagraph.ir.passes.turns import CHECKED_POLYNOMIAL, Holds, Turns, as_invariant, moderate, predecessors_within
+from dynagraph.ir.passes.turns import CHECKED_POLYNOMIAL, Found, Holds, Turns, as_invariant, moderate, predecessors_within
 from dynagraph.ir.region_liveness import NONE, Names, Reads, live_variables
 from dynagraph.ir.region_loops import Loop, innermost_loops, natural_loops, predecessors, reverse_postorder
 from dynagraph.ir.regions import (
@@ -62,9 +64,9 @@ def add_fast_nests(region: Region) -> dict[Block, Proven | None]:
         if loop.header in taken or not inner or not _may_be_copied(region, loop, inner):
             continue
         within = [x for x in innermost if x.header in inside]
-        if any(calls_function(i) for x in within for block in x.blocks for i in block.body):
-            continue  # the guard of an innermost loop computes what does not change in it
         nest = _Nest(region, loop, inner, within)
+        if any(_computes_again(region, x, nest.hoisted) for x in within):
+            continue  # the guard of such a loop does it once
         if nest.is_proven():
             done.update(nest.link(live))
             taken.update(inside)
@@ -82,6 +84,12 @@ def _may_be_copied(region: Region, loop: Loop, inner: list[Loop]) -> bool:
     at = {block: k for k, block in enumerate(loop.blocks)}
     back = {(latch, x.header) for x in (loop, *inner) for latch in x.latches}
     return all(at.get(f, len(at)) > at[b] or (b, f) in back for b in loop.blocks for f in b.successors())
+
+
+def _computes_again(region: Region, loop: Loop, hoisted: Mapping[Instruction, Expr]) -> bool:
+    """Whether its turns call functions of what it does not change, beside those that are hoisted from the whole nest."""
+    calls = [i for block in loop.blocks for i in block.body if calls_function(i) and i not in hoisted]
+    return bool(calls) and any(as_invariant(f) is not None for f in map(Turns(region, loop).results.get, calls))
 
 
 def adds_in_order(region: Region, loop: Loop) -> bool:
@@ -112,6 +120,15 @@ class _Nest:
         self.innermost = {block: x for x in innermost for block in x.blocks}
         self.is_short: dict[Loop, bool] = {}  # whether an innermost loop has so few turns that signals may wait for its end
         self.values = Values(region, loop, inner)
+        self.in_front: dict[Expr, Expr] = {}  # what the guard computes, and the variables that have it
+        self.hoisted = {
+            i: settled
+            for x in innermost
+            for block in x.blocks
+            for i in block.body
+            if calls_function(i) and (settled := as_invariant(self.values.results[i])) is not None
+        }
+        self.sizes: dict[IntExpr, list[tuple[Block, int]]] = {}  # what ints are at most behind these blocks, with either sign
         self.conditions: dict[IntExpr, None] = {}
         self.tests: dict[Expr, None] = {}
         self.proven: dict[Instruction, Instruction | None] = {}
@@ -144,6 +161,8 @@ class _Nest:
     def _proved(self, i: Instruction, block: Block) -> Instruction | None:
         """What stands for an instruction: itself where nothing is proven."""
         operands = self.values.operands[i]
+        if i in self.hoisted:
+            return Set(str(assigned(i)), self._in_front(self.hoisted[i]))
         if isinstance(i, Interruptible):
             return self._without_looks(i, block)
         if isinstance(i, Position):
@@ -154,7 +173,10 @@ class _Nest:
             if settled is not None:
                 self.tests[settled] = None
                 return None
-            return None if isinstance(test, Holds) and self._hold([p - 1 for p in test.parts], block) else i
+            if not isinstance(test, Holds):
+                return i
+            others = [p - 1 for p in test.parts if not self._is_above_all(p, block)]
+            return None if self._hold(others, block) else i
         if isinstance(i, Checked) and i.function in CHECKED_POLYNOMIAL:
             if self._fits(i, block):
                 return Set(i.name, Expr(f"exact_{CHECKED_POLYNOMIAL[i.function]}", i.args, dtypes.int64))
@@ -162,12 +184,51 @@ class _Nest:
             return self._divided(i)
         return i
 
+    def _in_front(self, settled: Expr) -> Expr:
+        if settled not in self.in_front:
+            name = f"h{len(self.region.variables)}"
+            self.region.variables[name] = settled.dtype
+            self.in_front[settled] = var(name, settled.dtype)
+        return self.in_front[settled]
+
     def _fits(self, i: Checked, block: Block) -> bool:
         result = self.values.results[i]
         if isinstance(result, IntExpr) and self._hold([LARGEST - result, result + LARGEST], block):
             return True
-        factors = [f for f in self.values.operands[i] if isinstance(f, IntExpr)] if i.function == "int_mul" else []
-        return len(factors) == 2 and self._hold([x for f in factors for x in (LARGEST_FACTOR - f, f + LARGEST_FACTOR)], block)
+        sizes = [self._size(f, block) for f in self.values.operands[i]]
+        known = [size for size in sizes if size is not None]
+        if len(known) < len(sizes):
+            return False
+        size = prod(known) if i.function == "int_mul" else sum(known)
+        if size > LARGEST:
+            return False
+        made = result if isinstance(result, IntExpr) else IntExpr.symbol(self.values.symbol_of[i])
+        self.sizes.setdefault(made, []).append((block, size))
+        return True
+
+    def _size(self, value: Found, block: Block) -> int | None:
+        """What an int is at most where a block begins, with either sign."""
+        if not isinstance(value, IntExpr):
+            return None
+        if value.constant is not None:
+            return abs(value.constant)
+        size = self._known_size(value, block)
+        if size is not None:
+            return size
+        return LARGEST_FACTOR if self._hold([LARGEST_FACTOR - value, value + LARGEST_FACTOR], block) else None
+
+    def _known_size(self, value: IntExpr, block: Block) -> int | None:
+        always, loops = self.values.dominators, self.values.loops.values()
+        for at, size in self.sizes.get(value, ()):
+            if always(at, block) and all(block in x.blocks for x in loops if at in x.blocks):  # in the same turns
+                return size
+        return None
+
+    def _is_above_all(self, value: IntExpr, block: Block) -> bool:
+        """Whether it is above zero by its constant, beside which the rest is small."""
+        by = value.terms.get((), 0)
+        size = self._known_size(value - by, block)
+        return size is not None and size < by
 
     def _divided(self, i: Checked) -> Instruction:
         divisor = as_invariant(self.values.operands[i][1])
@@ -201,12 +262,19 @@ class _Nest:
 
     def _in_bounds(self, i: Position, block: Block) -> Instruction:
         index, extent = self.values.operands[i]
-        if not isinstance(index, IntExpr) or not isinstance(extent, IntExpr):
+        if not isinstance(extent, IntExpr):
             return i
-        if index.constant is not None and index.constant < 0:
-            value = Expr("exact_add", (i.index, i.extent), dtypes.int64)
-            return Set(i.name, value) if self._hold([index + extent], block) else i
-        return Set(i.name, i.index) if self._hold([index, extent - index - 1], block) else i
+        if isinstance(index, IntExpr):
+            if index.constant is not None and index.constant < 0:
+                value = Expr("exact_add", (i.index, i.extent), dtypes.int64)
+                return Set(i.name, value) if self._hold([index + extent], block) else i
+            if self._hold([index, extent - index - 1], block):
+                return Set(i.name, i.index)
+        unwrapped = self.values.unwrapped(index)
+        if unwrapped is None or not self._hold([unwrapped, extent - unwrapped - 1], block):
+            return i
+        self.values.is_at(i, unwrapped)
+        return Set(i.name, i.index)
 
     def _hold(self, values: list[IntExpr], block: Block) -> bool:
         """Whether these are at least zero wherever the block begins, which the guard then asks for."""
@@ -230,6 +298,8 @@ class _Nest:
             guard.require_positive(condition + 1)
         for test in self.tests:
             guard.require(guard.expr(test))
+        for settled, known in self.in_front.items():
+            guard.block.body.append(Set(str(known.value), guard.expr(settled)))
         read_once = {x: self._read_once(x) for x in dict.fromkeys(self.innermost.values())}
         for array in dict.fromkeys(found.array for once in read_once.values() for found in once):
             guard.require_unfolded(array)
@@ -317,6 +387,13 @@ class _Nest:
         asks.body.append(Set(may, const(True, dtypes.bool_)))
         asks.end = Jump(behind)
         region.blocks += [*made, asks, behind]
+        if lanes.use is not None:
+            after = Block(n + 2, header.line)
+            lanes.use.after_turn(after, copies[header], start)
+            for latch in lanes.loop.latches:
+                redirect(copies[latch], {copies[header]: after})
+            last.body += lanes.use.begin()
+            region.blocks.append(after)
         said = f"its turns run {lanes.width} at a time, as lanes of vectors"
         region.copies[header.number] = "; ".join(filter(None, (region.copies.get(header.number), said)))
         return start, behind, headers

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
-from dynagraph.ir.expr import Expr, const, var
+from dynagraph.ir.expr import Expr, call, const, var
 from dynagraph.ir.passes.lane_kinds import I64, VARIES
 from dynagraph.ir.region_loops import Loop
 from dynagraph.ir.regions import (
@@ -37,29 +37,83 @@ if TYPE_CHECKING:
     from dynagraph.ir.passes.outer_lanes import Held, Lanes
 
 BOOL = dtypes.bool_
+VECTOR = 32  # bytes
 MOST_IN_VAIN = 8  # operations that are done although no lane may want them
+# Lanes that have left their loops wait for the others: where fewer than 3 of 8 turn, on an average of the last strips, turns are
+# done one by one for a while, and for longer each time.
+USED, OF = 3, 8
+EACH = 8  # a power of two: one of so many turns is counted
+FEWEST_ALONE, MOST_ALONE = 64, 4096
 FALSE, TRUE = const(False, BOOL), const(True, BOOL)
 
 
 def link_strips(lanes: Lanes, rest: Block, number: int, may: str) -> tuple[Block, list[Block], set[Block]]:
     """Strips of many turns, and behind them strips of one vector: where they begin, all blocks, the headers of innermost loops."""
-    few = Strips(lanes, lanes.part, number, may)
-    start = few.link(rest)
-    many = Strips(lanes, lanes.width, number + len(few.made), may)
-    return many.link(start), few.made + many.made, few.headers() | many.headers()
+    use = Use(lanes) if any(x.header in lanes.masks.of for x in lanes.inner) else None
+    few = Strips(lanes, lanes.part, number, may, use)
+    start = few.link(rest, rest)
+    many = Strips(lanes, lanes.width, number + len(few.made), may, use)
+    return many.link(start, rest), few.made + many.made, few.headers() | many.headers()
+
+
+class Use:
+    """How well lanes are used: variables of the region that say whether strips pay.
+
+    `balance`: lanes that turned in the last strips, less those that would have to; `alone`: how many turns are done one by one when
+    it falls below zero; `left`: how many of these are left.
+    """
+
+    def __init__(self, lanes: Lanes):
+        self.balance, self.alone, self.left = (lanes.fresh(I64) for _ in range(3))
+        lanes.use = self
+
+    def begin(self) -> list[Instruction]:
+        """In front of the nest: strips come first."""
+        return [Set(self.balance, const(0, I64)), Set(self.alone, const(FEWEST_ALONE, I64)), Set(self.left, const(0, I64))]
+
+    def judge(self, turned: Expr, n: Expr) -> list[Instruction]:
+        """Behind a strip, in which so many lanes turned, of n."""
+        balance = var(self.balance, I64)
+        kept = Expr("exact_sub", (balance, Expr("c_div", (balance, const(4, I64)), I64)), I64)
+        more = Expr("exact_sub", (_times(turned, OF), _times(n, USED)), I64)
+        return [Set(self.balance, Expr("exact_add", (kept, more), I64))]
+
+    def between(self) -> list[Instruction]:
+        """Where strips pay: the next time that they do not, fewer turns are done one by one."""
+        alone = var(self.alone, I64)
+        half = Expr("c_div", (alone, const(2, I64)), I64)
+        return [Set(self.alone, Expr("select", (call("gt", alone, const(FEWEST_ALONE, I64)), half, alone), I64))]
+
+    def leave(self) -> list[Instruction]:
+        alone = var(self.alone, I64)
+        longer = Expr("select", (call("lt", alone, const(MOST_ALONE, I64)), _times(alone, 2), alone), I64)
+        return [Set(self.left, alone), Set(self.alone, longer), Set(self.balance, const(0, I64))]
+
+    def after_turn(self, block: Block, header: Block, strips: Block) -> None:
+        """A turn has been done by itself."""
+        less = Expr("exact_sub", (var(self.left, I64), const(1, I64)), I64)
+        block.body = [Set(self.left, less)]
+        block.end = Branch(call("eq", var(self.left, I64), const(0, I64)), strips, header)
+
+
+def _times(e: Expr, n: int) -> Expr:
+    return Expr("exact_mul", (e, const(n, I64)), I64)
 
 
 class Strips:
     """Of `width` turns.  `masks`: of masked blocks; `failed`: the lanes where a check has failed."""
 
-    def __init__(self, lanes: Lanes, width: int, number: int, may: str):
-        self.of, self.graph, self.width, self.may, self.n = lanes, lanes.graph, width, may, number
+    def __init__(self, lanes: Lanes, width: int, number: int, may: str, use: Use | None):
+        self.of, self.graph, self.width, self.may, self.n, self.use = lanes, lanes.graph, width, may, number, use
         self.made: list[Block] = []
         self.lanes = {name: self._fresh(self.region_type(name)) for name in sorted(lanes.assigned) if lanes.varies(name)}
         self.masks = {b: self._fresh(self._type(BOOL)) for b in lanes.blocks if b in lanes.masks.of}
         for held in (h for found in lanes.held.values() for h in found.values()):
             held.name = self._fresh(self._type(held.place.dtype))
         self.failed = self._fresh(self._type(BOOL)) if lanes.may_fail else ""
+        if use is not None:
+            self.turned = self._fresh(self._type(I64 if lanes.part == VECTOR // 8 else dtypes.int32))
+            self.turns, self.n_turned = self._fresh(I64), self._fresh(I64)
         self.saved = [n for n in lanes.needed if not lanes.varies(n)] if lanes.may_fail else []
 
     def region_type(self, name: str) -> LaneType:
@@ -71,15 +125,7 @@ class Strips:
         return LaneType(dtype, self.width, self.of.part)
 
     def _fresh(self, kind: DType | LaneType) -> str:
-        region = self.of.region
-        n = len(region.variables) + len(region.lanes)
-        while f"w{n}" in region.variables or f"w{n}" in region.lanes:
-            n += 1
-        if isinstance(kind, LaneType):
-            region.lanes[f"w{n}"] = kind
-        else:
-            region.variables[f"w{n}"] = kind
-        return f"w{n}"
+        return self.of.fresh(kind)
 
     def _block(self, block: Block) -> Block:
         made = Block(self.n, block.line)
@@ -95,7 +141,8 @@ class Strips:
         return found
 
     # -- blocks ---------------------------------------------------------------------------------------------------------------
-    def link(self, rest: Block) -> Block:
+    def link(self, rest: Block, alone: Block) -> Block:
+        """`rest`: what comes where fewer turns are left; `alone`: what does turns one by one."""
         of, graph = self.of, self.graph
         start = self._block(graph.header)
         strip = self._begin(start, rest)
@@ -114,7 +161,7 @@ class Strips:
                 self._copy_masked(block)
             else:
                 self._copy(block)
-        self._finish(rest)
+        self._finish(rest, alone)
         for i in graph.header.body:
             strip.body += self._translated(i, {}, None)
         end = graph.header.end
@@ -152,9 +199,12 @@ class Strips:
         strip.body += [self._set(mask, FALSE) for mask in self.masks.values()]
         if self.failed:
             strip.body.append(self._set(self.failed, FALSE))
+        if self.use is not None:
+            strip.body.append(self._set(self.turned, _zero(self.of.region.lanes[self.turned].dtype)))
+            strip.body += [Set(name, _zero(I64)) for name in (self.turns, self.n_turned)]
         return strip
 
-    def _finish(self, rest: Block) -> None:
+    def _finish(self, rest: Block, alone: Block) -> None:
         """Variables are what the last lane's turn leaves.  Signals are left to a turn that is done by itself."""
         of, finish = self.of, self.strips[self.graph.finish]
         if self.failed:
@@ -171,7 +221,15 @@ class Strips:
         look = next(i for i in of.loop.latches[0].body if isinstance(i, Interruptible))
         look = of.proven.get(look, look) or look  # type: ignore[assignment]
         finish.body.append(Interruptible(rest, look.turns * self.width, look.within))
-        finish.end = Jump(self.strips[self.graph.header])
+        start = self.strips[self.graph.header]
+        finish.end = Jump(start)
+        if self.use is not None:
+            pays, leaves = self._block(self.graph.header), self._block(self.graph.header)
+            of_lanes = Expr("sum_lanes", (var(self.turned, I64), const(self.width, I64), const(of.part, I64)), I64)
+            finish.body += self.use.judge(of_lanes, var(self.n_turned, I64))
+            finish.end = Branch(call("lt", var(self.use.balance, I64), const(0, I64)), leaves, pays)
+            pays.body, pays.end = self.use.between(), Jump(start)
+            leaves.body, leaves.end = self.use.leave(), Jump(alone)
 
     def _target(self, origin: Block | None, to: Block) -> Block:
         entry = self.entered.get(to)
@@ -242,6 +300,8 @@ class Strips:
         masks, mask = self.of.masks, var(self.masks[block], BOOL)
         copy = self.strips[block]
         body, behind = copy, None
+        if self.use is not None and any(block is x.header for x in self.of.inner):
+            copy = body = self._counted(block, mask)
         if self._needs_lanes(block):
             body, behind = self._block(block), self._block(block)
             copy.end = Branch(self._any(self.masks[block]), body, behind)
@@ -272,6 +332,19 @@ class Strips:
             last.end = Branch(self._any(self.masks[loop.header]), self.strips[loop.header], following)
             last = following
         last.end = Jump(self.strips[masks.following(block)])
+
+    def _counted(self, block: Block, mask: Expr) -> Block:
+        """A loop's head: in some turns, the lanes that turn are counted.  Gives where it goes on."""
+        head, counts, following = self.strips[block], self._block(block), self._block(block)
+        dtype = self.of.region.lanes[self.turned].dtype
+        head.body.append(Set(self.turns, Expr("exact_add", (var(self.turns, I64), const(1, I64)), I64)))
+        is_next = call("eq", call("and", var(self.turns, I64), const(EACH - 1, I64)), const(0, I64))
+        head.end = Branch(is_next, counts, following)
+        more = Expr("cast", (mask,), dtype)
+        counts.body.append(self._set(self.turned, Expr("add", (var(self.turned, dtype), more), dtype)))
+        counts.body.append(Set(self.n_turned, Expr("exact_add", (var(self.n_turned, I64), const(self.width, I64)), I64)))
+        counts.end = Jump(following)
+        return following
 
     def _needs_lanes(self, block: Block) -> bool:
         """Whether it is skipped where no lane comes to it: it touches memory, checks, or is long."""

@@ -12,7 +12,19 @@ from dataclasses import dataclass, field
 from dynagraph.ir import dtypes
 from dynagraph.ir.expr import Expr
 from dynagraph.ir.intexpr import IntExpr, Symbol
-from dynagraph.ir.passes.turns import UNKNOWN, Found, Holds, Near, Turns, has_unknown, moderate, predecessors_within
+from dynagraph.ir.passes.turns import (
+    UNKNOWN,
+    Facts,
+    Found,
+    Holds,
+    Near,
+    Turns,
+    Wrapped,
+    has_unknown,
+    moderate,
+    otherwise,
+    predecessors_within,
+)
 from dynagraph.ir.region_loops import Dominators, Loop
 from dynagraph.ir.regions import Block, Branch, Checked, Instruction, Load, LoadSlot, Position, Region, Store, assigned
 
@@ -20,7 +32,6 @@ MOST_STEPS = 60  # of one proof
 MOST_STEPS_OF_NEST = 3000
 MET, TURNS, BEGUN, MADE = 0.1, 0.3, 0.4, 0.6  # when in a block symbols get their values: a loop's entry is met before it turns
 Known = dict[str, Found]
-Facts = tuple[IntExpr, ...]  # are above zero
 
 
 @dataclass
@@ -43,7 +54,7 @@ class Values(Turns):
     """`operands`: of the instructions that check, as in `Turns`."""
 
     def __init__(self, region: Region, nest: Loop, inner: list[Loop]):
-        self.region, self.loop, self.unwraps = region, nest, False
+        self.region, self.loop, self.unwraps, self.shows_bounds = region, nest, False, True
         self.wraps, self.steps, self.opaque, self.operands, self.results, self.at_end = {}, {}, {}, {}, {}, {}
         self.at_begin: dict[Block, tuple[IntExpr, Meeting, dict[str, IntExpr]]] = {}
         self.loops = {loop.header: loop for loop in (nest, *inner)}
@@ -58,7 +69,9 @@ class Values(Turns):
         self.standing: dict[Block, Facts] = {}  # what holds wherever a turn begins
         self.limits: dict[str, Near] = {}
         self.data: set[str] = set()  # symbols of what memory holds
+        self.wrapped: dict[str, IntExpr] = {}  # symbols of ints that are computed modulo 2^64, and what they are without that
         self.positions: dict[str, tuple[Position, IntExpr]] = {}  # symbols of indices that may count from the end, and the indices
+        self.symbol_of: dict[Instruction, str] = {}  # of what they assign, where that is no polynomial
         self.indices: dict[Instruction, list[Found]] = {}  # of places that are read or written
         self.turn_of: dict[str, Block] = {}
         self.steps_left = MOST_STEPS_OF_NEST
@@ -201,10 +214,13 @@ class Values(Turns):
             found, symbol = known[name], self.symbol(name, self.order[self._at] + MADE)
             if isinstance(found, Near) and not found.name:
                 self.limits[_name(symbol)] = found
+            if isinstance(found, Wrapped):
+                self.wrapped[_name(symbol)] = found.value
             if isinstance(i, (Load, LoadSlot)) or (isinstance(i, Checked) and i.function.startswith(("int_of_", "float_"))):
                 self.data.add(_name(symbol))
+            self.symbol_of[i] = _name(symbol)
             if isinstance(i, Position) and isinstance(index := self.operands[i][0], IntExpr):
-                self.positions[_name(symbol)] = i, index
+                self.is_at(i, index)
             known[name] = symbol
 
     def _result(self, i: Instruction, known: Known) -> Found:
@@ -223,29 +239,22 @@ class Values(Turns):
             return None
         symbol = self.symbol("chosen", self.order[self._at] + MADE)
         meeting = Meeting(self.order[self._at] + MADE)
-        for value, facts in ((x, test.parts), (y, _otherwise(test))):
+        for value, facts in ((x, test.parts), (y, otherwise(test))):
             meeting.ways.append(Way({_name(symbol): value}, facts))
         self.meetings[_name(symbol)] = meeting
         return symbol
 
-    # -- what holds ---------------------------------------------------------------------------------------------------------
-    def facts(self, block: Block) -> Facts:
-        """What holds where a block begins."""
-        if block not in self._facts:
-            above = self.dominators.above[block]
-            if above is block:
-                self._facts[block] = self.standing.get(block, ())
-            else:
-                found = self.facts_behind(above, block) if self.entries[block] == [above] else self.facts(above)
-                self._facts[block] = (*found, *self.standing.get(block, ()))
-        return self._facts[block]
+    def is_at(self, i: Position, index: IntExpr) -> None:
+        self.positions[self.symbol_of[i]] = i, index
 
-    def facts_behind(self, block: Block, following: Block) -> Facts:
-        """What holds on the edge between two blocks."""
-        found, end, test = self.facts(block), block.end, self.tests.get(block)
-        if not isinstance(end, Branch) or end.then is end.otherwise or not isinstance(test, Holds):
-            return found
-        return (*found, *(test.parts if following is end.then else _otherwise(test)))
+    def unwrapped(self, index: Found) -> IntExpr | None:
+        """Of an index that is computed modulo 2^64, what it is where that is within bounds; None: of another one."""
+        value = index.value if isinstance(index, Wrapped) else index
+        if not isinstance(value, IntExpr):
+            return None
+        while known := {s.name: self.wrapped[s.name] for s in value.symbols() if s.name in self.wrapped}:
+            value = value.substitute(known)
+        return value if value != index else None
 
     # -- proofs -------------------------------------------------------------------------------------------------------------
     def expanded(self, value: IntExpr) -> IntExpr:
@@ -340,7 +349,3 @@ def _ratio(x: IntExpr, y: IntExpr) -> int | None:
     """The number by which the second is multiplied in the first, which has a constant part."""
     factor = x.terms.get((), 0) // y.terms[()]
     return factor if x == y * factor else None
-
-
-def _otherwise(test: Holds) -> Facts:
-    return (1 - test.parts[0],) if len(test.parts) == 1 else ()

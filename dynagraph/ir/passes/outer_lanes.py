@@ -19,12 +19,13 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from dynagraph.ir import dtypes
+from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import Expr, const
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.passes.fast_loops import Guard
 from dynagraph.ir.passes.held_elements import MOST_ARRAYS, whole_array
 from dynagraph.ir.passes.lane_kinds import I64, LaneKinds, Refused
-from dynagraph.ir.passes.lane_strips import link_strips
+from dynagraph.ir.passes.lane_strips import VECTOR, Use, link_strips
 from dynagraph.ir.passes.nest_values import Values
 from dynagraph.ir.passes.turns import moderate
 from dynagraph.ir.region_liveness import NONE, Names, Reads, operands_of
@@ -34,6 +35,7 @@ from dynagraph.ir.regions import (
     Branch,
     Checked,
     Instruction,
+    LaneType,
     Load,
     Place,
     Position,
@@ -49,7 +51,6 @@ from dynagraph.ir.regions import (
 
 BOOL = dtypes.bool_
 MOST_TURNS = {1: 2**16, 2: 2**10, 3: 2**7}  # of the loops within, by how many lie in one another: signals wait for a strip's end
-VECTOR = 32  # bytes
 # vectors of a variable: what waits for one another is done for as many at a time; of those that leave loops at different times
 # fewer wait for the last one
 PARTS, PARTS_OF_MASKED_LOOPS = 4, 2
@@ -82,6 +83,7 @@ class Lanes(LaneKinds):
     ):
         super().__init__(region, values, loop, proven, reads, live)
         self.proven = proven
+        self.use: Use | None = None  # of strips whose lanes leave loops at different times
         self.conditions: dict[IntExpr, None] = {}
         self.apart: list[tuple[Touched, Touched]] = []
         self.whole: list[Touched] = []
@@ -326,6 +328,18 @@ class Lanes(LaneKinds):
         return self._hold(index - first - (limit - 1) * step - 1, block)
 
     # -- blocks ---------------------------------------------------------------------------------------------------------------
+    def fresh(self, kind: DType | LaneType) -> str:
+        """A new variable of the region."""
+        region = self.region
+        n = len(region.variables) + len(region.lanes)
+        while f"w{n}" in region.variables or f"w{n}" in region.lanes:
+            n += 1
+        if isinstance(kind, LaneType):
+            region.lanes[f"w{n}"] = kind
+        else:
+            region.variables[f"w{n}"] = kind
+        return f"w{n}"
+
     def guard(self, guard: Guard) -> None:
         """Goes on elsewhere where strips may not be used."""
         guard.block.body.append(Require(Expr("has_lanes", (const(self.width, I64),), BOOL), guard.otherwise))

@@ -10,8 +10,8 @@ import numpy as np
 from dynagraph.ir import dtypes
 from dynagraph.ir.expr import Expr
 from dynagraph.ir.intexpr import IntExpr, Symbol
-from dynagraph.ir.region_loops import Loop
-from dynagraph.ir.regions import Block, Checked, Instruction, Position, Region, Require, Set, assigned
+from dynagraph.ir.region_loops import Dominators, Loop
+from dynagraph.ir.regions import Block, Branch, Checked, Instruction, Position, Region, Require, Set, assigned
 
 TURN = Symbol("#")
 OPAQUE = "$"
@@ -20,6 +20,7 @@ MOST_TERMS = 8
 FARTHEST_NEIGHBOUR = 4  # (i + 1) % n and the like are taken for i + 1, where that is asked for
 MOST = 2**60  # of a polynomial's constants, so that a few of them together still fit in 64 bits
 POLYNOMIAL = {"exact_add": "add", "exact_sub": "sub", "exact_mul": "mul"}
+WRAPPING = ("add", "sub", "mul")  # of NumPy's ints
 CHECKED_POLYNOMIAL = {"int_add": "add", "int_sub": "sub", "int_mul": "mul"}
 COMPARISONS = ("lt", "le", "gt", "ge")
 # of operands that stay the same these give the same, or fail; `math` is given its function's name first
@@ -51,6 +52,13 @@ class Below:
 
 
 @dataclass(frozen=True)
+class Wrapped:
+    """`value` modulo 2^64.  Where `value` is within an array's bounds, such an index is `value`."""
+
+    value: IntExpr
+
+
+@dataclass(frozen=True)
 class Holds:
     """True where each of `parts` is above zero."""
 
@@ -58,7 +66,8 @@ class Holds:
 
 
 # an int; another value that the loop does not change; bounds of an int; a comparison; or None
-Found = Union[IntExpr, Expr, Near, Below, Holds, None]
+Found = Union[IntExpr, Expr, Near, Below, Wrapped, Holds, None]
+Facts = tuple[IntExpr, ...]  # are above zero
 
 
 class Turns:
@@ -67,10 +76,11 @@ class Turns:
     `steps`: what each turn adds to a variable; `late`: what else it leaves there, so that the next begins with it; `near`: for
     other ints, by how much it may change them.
     `wraps`: what remainders stand for that are only taken so that neighbours go round, in turns where they do not, if `unwraps`.
+    `shows_bounds`: of ints that are computed modulo 2^64, what they would be without that is known.
     """
 
     def __init__(self, region: Region, loop: Loop, unwraps: bool = False):
-        self.region, self.loop, self.unwraps = region, loop, unwraps
+        self.region, self.loop, self.unwraps, self.shows_bounds = region, loop, unwraps, unwraps
         self.wraps: dict[Instruction, tuple[IntExpr, IntExpr]] = {}  # (dividend, divisor)
         self.entries = predecessors_within(loop)
         self.assigned = {name for block in loop.blocks for i in block.body if (name := assigned(i))}
@@ -94,11 +104,15 @@ class Turns:
             found = [end.get(name) for end in ends]
             if all(isinstance(f, Near) and f.name == name for f in found):
                 self.near[name] = min(f.low for f in found), max(f.high for f in found)  # type: ignore[union-attr]
+        self.dominators = Dominators(loop.blocks, self.entries)
+        self.standing: dict[Block, Facts] = {}  # what holds wherever a turn begins
+        self.tests = {b: self.value(b.end.test, self.at_end[b]) for b in loop.blocks if isinstance(b.end, Branch)}
+        self._facts: dict[Block, Facts] = {}
 
     def _late(self, begin: dict[str, Found]) -> dict[str, IntExpr]:
         """Further variables that checks depend on, and of which the end of a turn tells what they are in the next."""
         ends = self._run(begin)
-        seen = [f for found in self.operands.values() for f in found]
+        seen = [f.value if isinstance(f, Wrapped) else f for found in self.operands.values() for f in found]
         seen += [part for f in seen if isinstance(f, Holds) for part in f.parts]
         used = {symbol.name for f in seen if isinstance(f, IntExpr) for symbol in f.symbols()}
         found = {}
@@ -165,6 +179,7 @@ class Turns:
             return _combined(CHECKED_POLYNOMIAL[i.function], *self.operands[i])
         if isinstance(i, Position):
             index, extent = self.operands[i]
+            index = index.value if isinstance(index, Wrapped) else index
             if isinstance(index, IntExpr) and isinstance(extent, IntExpr) and not has_unknown(index) and not has_unknown(extent):
                 return _combined("add", index, extent) if self.counts_from_end(index) else index
         if isinstance(i, Checked) and self._unwrapped(i):
@@ -229,7 +244,11 @@ class Turns:
         if e.op == "and" and all(isinstance(a, Holds) for a in args):
             return Holds(tuple(p for a in args for p in a.parts))  # type: ignore[union-attr]
         found = self._invariant(e, args)
-        return _bounded(e, args) if found is None and e.dtype is dtypes.int64 else found
+        if found is None and e.dtype is dtypes.int64:
+            found = _bounded(e, args)
+            if found is None and e.op in WRAPPING and self.shows_bounds:
+                found = _wrapped(e.op, *args)
+        return found
 
     def _invariant(self, e: Expr, args: list[Found]) -> Found:
         """An operation on what the loop does not change; its operands are variables, constants, or ints to be computed."""
@@ -244,6 +263,30 @@ class Turns:
         if e.dtype is not dtypes.int64:
             return made
         return self._named(made)
+
+    # -- what holds ---------------------------------------------------------------------------------------------------------
+    def facts(self, block: Block) -> Facts:
+        """What holds where a block begins."""
+        if block not in self._facts:
+            above = self.dominators.above[block]
+            if above is block:
+                self._facts[block] = self.standing.get(block, ())
+            else:
+                found = self.facts_behind(above, block) if self.entries[block] == [above] else self.facts(above)
+                self._facts[block] = (*found, *self.standing.get(block, ()))
+        return self._facts[block]
+
+    def facts_behind(self, block: Block, following: Block) -> Facts:
+        """What holds on the edge between two blocks."""
+        found, end, test = self.facts(block), block.end, self.tests.get(block)
+        if not isinstance(end, Branch) or end.then is end.otherwise or not isinstance(test, Holds):
+            return found
+        return (*found, *(test.parts if following is end.then else otherwise(test)))
+
+
+def otherwise(test: Holds) -> Facts:
+    """What holds where a comparison does not."""
+    return (1 - test.parts[0],) if len(test.parts) == 1 else ()
 
 
 def _tested(i: Instruction) -> tuple[Expr, ...]:
@@ -284,12 +327,20 @@ def _combined(function: str, x: Found, y: Found) -> Found:
     if isinstance(x, IntExpr) and isinstance(y, IntExpr):
         made = x + y if function == "add" else x - y if function == "sub" else x * y
         return made if moderate(made) else None
+    if isinstance(x, Wrapped) or isinstance(y, Wrapped):
+        return _wrapped(function, x, y)
     a, b = _near(x), _near(y)
     if a is None or b is None or function == "mul" or (b.name and (a.name or function == "sub")):
         return None
     if function == "sub":
         b = Near("", -b.high, -b.low)
     return Near(a.name or b.name, a.low + b.low, a.high + b.high)
+
+
+def _wrapped(function: str, x: Found, y: Found) -> Wrapped | None:
+    x, y = (v.value if isinstance(v, Wrapped) else v for v in (x, y))
+    made = _combined(function, x, y) if isinstance(x, IntExpr) and isinstance(y, IntExpr) else None
+    return Wrapped(made) if isinstance(made, IntExpr) else None
 
 
 def _near(found: Found) -> Near | None:

@@ -50,3 +50,29 @@ def test_what_is_not_finite(f, odd):
         a, b = np.linspace(-1.0, 2.0, n), np.linspace(3.0, -4.0, n)
         a[at] = b[at] = a[n - 1 - at] = odd
         assert outcome(compiled, a, b, n) == outcome(f, a, b, n)
+
+
+def ordered(x, y, out):
+    for i in range(len(x)):
+        a, b = x[i], y[i]
+        out[i, 0] = a < b
+        out[i, 1] = a <= b
+        out[i, 2] = a > b
+        out[i, 3] = a >= b
+        out[i, 4] = max(a, b) == a
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize("dtypes", ["DD", "Dd", "dD", "Ff", "Fd", "FD"])
+def test_scalars_beside_nan_are_ordered_as_numpy_orders_scalars(dtypes):
+    """By their real parts first; those of arrays, and of scalars that need a wider dtype, are not ordered at all."""
+    parts = np.array([0.0, 2.0, -2.0, np.inf, -np.inf, np.nan])
+    pairs = [complex(re, im) for re in parts for im in parts]
+    x, y = ([z if kind in "DF" else z.real for z in pairs] for kind in dtypes)
+    left, right = np.repeat(np.array(x, dtypes[0]), len(y)), np.tile(np.array(y, dtypes[1]), len(x))
+    plain, native = np.zeros((2, len(left), 5), bool)
+    ordered(left, right, plain)
+    compiled = dg.compile(ordered, mode="max")
+    compiled(left, right, native)
+    np.testing.assert_array_equal(native, plain)
+    assert not compiled.stats.side_exits

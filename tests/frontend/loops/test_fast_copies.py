@@ -146,3 +146,42 @@ def test_remainders_of_all_signs() -> None:
     plain(a, b, want)
     dg.compile(plain)(a, b, got)
     np.testing.assert_array_equal(got, want)
+
+
+def knapsack(x: np.ndarray, w: np.ndarray, n: int) -> Any:
+    best = np.zeros((len(w) + 1, n + 1), dtype=np.int64)
+    for i in range(1, len(w) + 1):
+        weight, value = w[i - 1], x[i - 1]
+        for c in range(n + 1):
+            best[i, c] = best[i - 1, c]
+            if weight <= c and best[i - 1, c - weight] + value > best[i, c]:
+                best[i, c] = best[i - 1, c - weight] + value
+    return best
+
+
+def shifted(x: np.ndarray, w: np.ndarray, n: int) -> Any:
+    """Indices are NumPy's ints, which a branch keeps within bounds on both sides, on one, or on neither."""
+    total = np.int64(0)
+    for by in w:
+        for i in range(n):
+            if i - by >= 0 and i - by < len(x):
+                total = total * 3 + x[i - by]
+            elif n - i > by:
+                total += x[n - i - by - 1]
+            if i > 3:
+                total -= x[i - 4]
+            x[i] = total & 7
+    return total
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+@pytest.mark.parametrize("function", [knapsack, shifted])
+def test_branches_keep_numpys_ints_within_bounds(function: Callable) -> None:
+    compiled, rng = dg.compile(function), np.random.default_rng(0)
+    odd = np.array([0, 5, -1, -7, 40, 2**63 - 1, -(2**63), 2**62, 3])
+    for n in (30, 12, 5, 0):
+        for w in (rng.integers(1, 9, 9), odd, odd[[0, 3, 1]], odd[[5]], odd[[6]]):
+            for x in (rng.integers(0, 50, 30), rng.integers(0, 50, 9)):
+                assert outcome(compiled, x, w, n) == outcome(function, x, w, n), (n, w, len(x))
+    if function is knapsack:
+        assert "fast copy without checks" in compiled.programs[-1].loops[-1]

@@ -226,3 +226,24 @@ def test_elements_that_are_read_at_one_place_and_written_in_one_turn(function: C
     folded, other = (np.lib.stride_tricks.as_strided(b, (9, 9), (24, 8)) for b in (buffer, again))
     compiled(folded), function(other)
     assert np.array_equal(buffer, again)
+
+
+def test_sums_of_squares_fit() -> None:
+    """Neither has bounds of its own as a polynomial: each factor has."""
+
+    def near(x, out):
+        n, m = x.shape
+        for i in range(n):
+            for j in range(m):
+                total = 0.0
+                for k in range(max(i - 2, 0), min(i + 3, n)):
+                    for p in range(max(j - 2, 0), min(j + 3, m)):
+                        total += x[k, p] * -((i - k) ** 2 + (j - p) ** 2)
+                out[i, j] = total
+
+    x, compiled = np.random.default_rng(0).random((9, 7)), dg.compile(near)
+    plain, native = np.zeros((2, 9, 7))
+    near(x, plain)
+    compiled(x, native)
+    np.testing.assert_array_equal(native, plain)
+    assert "fast copy of the whole nest" in compiled.programs[0].loops[0]

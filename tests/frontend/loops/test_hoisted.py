@@ -94,8 +94,23 @@ def test_turns_on_threads() -> None:
     np.testing.assert_array_equal(got, want)
 
 
-def test_nests_leave_loops_that_call_functions_to_their_own_guards() -> None:
+def of_rows(x: np.ndarray, out: np.ndarray, a: float, b: float) -> Any:
+    total = 0.0
+    for i in range(len(x)):
+        for j in range(len(x)):
+            total += x[j] * math.exp(i * b)
+        out[i] = total
+    return total
+
+
+def test_what_a_nest_does_not_change_is_computed_in_front_of_it() -> None:
     compiled = dg.compile(nested)
     compiled(np.ones(9), np.ones(9), 2.0, 3.0)
+    assert "fast copy of the whole nest" in compiled.programs[0].loops[0]
+
+
+def test_nests_leave_loops_that_call_functions_to_their_own_guards() -> None:
+    compiled, x = dg.compile(of_rows), np.random.default_rng(0).random(9)
+    assert outcome(compiled, x, 2.0, 0.25) == outcome(of_rows, x, 2.0, 0.25)
     loops = compiled.programs[0].loops
     assert any("fast copy" in loop for loop in loops) and not any("whole nest" in loop for loop in loops)

@@ -318,3 +318,27 @@ def test_signals_are_seen_between_strips() -> None:
     assert done > 300 and done % 300 == 0, sorted(set(c))
     assert list(c) == sorted(c, reverse=True)
     assert len(set(c) - {done, done - 300}) <= 1  # the element that turns by themselves were at
+
+
+def test_lanes_that_wait_for_others_are_left_for_a_while() -> None:
+    """Neighbours that take very different numbers of turns, then the same, then again different ones."""
+
+    def escape(x: np.ndarray, y: np.ndarray, out: np.ndarray, limit: int) -> None:
+        for i in range(len(x)):
+            a = b = 0.0
+            k = 0
+            while a * a + b * b <= 4.0 and k < limit:
+                a, b = a * a - b * b + x[i], 2 * a * b + y[i]
+                k += 1
+            out[i] = k
+
+    rng = np.random.default_rng(0)
+    x = np.concatenate((np.where(rng.random(700) < 0.06, -0.1, 1.5), np.full(500, -0.2), rng.uniform(-2, 1, 345)))
+    y = np.zeros_like(x)
+    plain, native = np.zeros((2, len(x)), int)
+    escape(x, y, plain, 60)
+    compiled = dg.compile(escape)
+    for _ in range(2):
+        compiled(x, y, native, 60)
+        np.testing.assert_array_equal(native, plain)
+    assert "as lanes of vectors" in " ".join(compiled.programs[0].loops)

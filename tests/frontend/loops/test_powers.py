@@ -80,3 +80,26 @@ def test_powers_of_float32_are_those_of_powf(exponent: str) -> None:
     np.testing.assert_array_equal(got.view(np.uint32)[~np.isnan(want)], want.view(np.uint32)[~np.isnan(want)])
     assert np.array_equal(np.isnan(got), np.isnan(want))
     assert compiled.stats.fallbacks == 0 and not compiled.stats.breaks
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_squares_in_lanes_are_those_of_pow() -> None:
+    """Some of them are not the product: pow() is not exact."""
+
+    def nearest(x, y, out):
+        for j in range(len(y)):
+            total = 0.0
+            for i in range(len(x)):
+                total += (x[i] - y[j]) ** 2
+            out[j] = total
+
+    rng = np.random.default_rng(0)
+    x = np.concatenate((rng.random(200), [1e160, 1e-170, np.inf]))
+    y = np.concatenate((rng.random(90), [np.nan, 1e-160, -1e155]))
+    compiled = dg.compile(nearest)
+    for n in (203, 200):
+        plain, native = np.zeros((2, len(y)))
+        nearest(x[:n], y, plain)
+        compiled(x[:n], y, native)
+        np.testing.assert_array_equal(native, plain)
+    assert "as lanes of vectors" in compiled.programs[0].loops[0]
