@@ -17,16 +17,34 @@ typedef struct dg_tape {
     dg_slot *at, *begin, *end;
     dg_tape_part *part;
     dg_tape_memory *memory;
+    int64_t left; /* bytes that it may still take; what has been freed does not count again */
 } dg_tape;
+
+DG_INLINE int dg_tape_begin(dg_tape *tape, int64_t most)
+{
+    tape->left = most;
+    return 1;
+}
+
+DG_INLINE int64_t dg_tape_taken(const dg_tape *tape, int64_t most) { return most - tape->left; }
+
+/* null: there is no memory, or it may not take more */
+static DG_UNUSED void *dg_tape_new(dg_tape *tape, size_t head, int64_t bytes)
+{
+    if (bytes > tape->left)
+        return 0;
+    tape->left -= bytes;
+    return malloc(head + (size_t)bytes);
+}
 
 static DG_UNUSED __attribute__((noinline, cold)) int dg_tape_next(dg_tape *tape, int64_t slots)
 {
-    int64_t n = tape->part ? 2 * (tape->part->end - tape->part->slots) : 1024;
+    int64_t n = tape->part ? 2 * (tape->part->end - tape->part->slots) : 128;
     if (n > (INT64_C(1) << 22))
         n = INT64_C(1) << 22;
     if (n < slots)
         n = slots;
-    dg_tape_part *made = malloc(sizeof(dg_tape_part) + (size_t)n * sizeof(dg_slot));
+    dg_tape_part *made = dg_tape_new(tape, sizeof(dg_tape_part), n * (int64_t)sizeof(dg_slot));
     if (!made)
         return 1;
     if (tape->part)
@@ -79,8 +97,12 @@ static DG_UNUSED char *dg_tape_take(dg_tape *tape, int64_t size)
     dg_tape_memory *m = tape->memory;
     size = (size + 63) & ~INT64_C(63);
     if (!m || m->end - m->at < size) {
-        int64_t room = size > (INT64_C(1) << 20) ? size : INT64_C(1) << 20;
-        m = malloc(sizeof(dg_tape_memory) + (size_t)room);
+        int64_t room = m ? 2 * (m->end - m->bytes) : 1024;
+        if (room > (INT64_C(1) << 20))
+            room = INT64_C(1) << 20;
+        if (room < size)
+            room = size;
+        m = dg_tape_new(tape, sizeof(dg_tape_memory), room);
         if (!m)
             return 0;
         m->before = tape->memory;

@@ -47,6 +47,7 @@ from dynagraph.ir.regions import (
 )
 
 I64, BOOL = dtypes.int64, dtypes.bool_
+MOST = "tape_most"
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,12 @@ class Output:
 
 @dataclass(eq=False, repr=False)
 class Reversed:
-    """`region`: its first parameters are those of the given one; its last two exits: gradients are there, memory ran out.
+    """`region`: its first parameters are those of the given one; the last one: how many bytes the tape may take.  Its last two
+    exits: gradients are there; memory ran out, or the tape would take more.
 
     `shadows`: for the data of each array by which a gradient is given, the parameter that says where that lies, which begins as the
     gradient by what the array holds at the end; these lie as the arrays do.  `numbers`: the numbers by which gradients are given,
-    in the order of the last exit's state.
+    in the order of the exit's state, whose last part says how many bytes the tape has taken.
     """
 
     region: Region
@@ -117,23 +119,26 @@ class _Reversal(ActiveRegion):
 
     def made(self) -> Reversed:
         region = self.region
-        self._find_activity()
+        self.find_activity()
         last = Exit(len(region.exits))
         self.no_memory = Exit(len(region.exits) + 1)
         for exit in region.exits:
             exit.state = []
         region.exits += [last, self.no_memory]
         for name in self.given:
-            if name in self.active_roots:
+            if self._is_address(name) and not self.active_roots.isdisjoint(self.memory.before[region.blocks[0]][name]):
                 self._shadow_parameter(name)
+        region.variables[MOST] = I64
+        region.parameters.append(MOST)
         before = predecessors(region.blocks)
         forward = list(region.blocks)
         backward = {b: Block(len(forward) + k) for k, b in enumerate(forward)}
         region.blocks += backward.values()
         for block in forward:
             self._reverse(block, before, backward, last)
-        last.state = [self._adjoint(name) for name in self.numbers]
+        last.state = [*(self._adjoint(name) for name in self.numbers), Expr("tape", (var(MOST, I64),), I64, "taken")]
         region.blocks[0].body[:0] = [
+            Set(str(self._fresh(BOOL).value), Expr("tape", (var(MOST, I64),), BOOL, "begin")),
             *(Set(name, const(0, region.variables[name])) for name in sorted(self.adjoints.values())),  # type: ignore[arg-type]
             *(Set(name, const(0, I64)) for name in sorted(set(self.shadows.values()) - set(region.parameters))),
         ]
