@@ -221,6 +221,14 @@ SWITCHES: tuple[Switch, ...] = (
         "compile native loops, and programs that the C compiler takes long for, quickly before their first call, and with all "
         "optimisations beside the calls after it; off: once, with all optimisations",
     ),
+    Switch(
+        "tape_limit",
+        1024 * MEBIBYTE,
+        _integer(0),
+        "bytes, an integer of at least 0",
+        "memory that the gradient of one long loop may take for what its way back needs; a loop that needs more is run once more, "
+        "from checkpoints, which take memory by the square root of its turns; 0: every long loop",
+    ),
     Switch("unroll_limit", 2000, _integer(1), "an integer of at least 1", "loop iterations that one capture unrolls"),
     Switch("inline_depth", 32, _integer(1), "an integer of at least 1", "nested Python calls that one capture inlines"),
     Switch(

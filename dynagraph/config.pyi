@@ -36,6 +36,7 @@ break_limit: int
 stay_eager: bool
 compile_budget: float | None
 two_tiers: bool
+tape_limit: int
 unroll_limit: int
 inline_depth: int
 pool_limit: int | None

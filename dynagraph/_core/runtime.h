@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DG_RUNTIME_VERSION 8
+#define DG_RUNTIME_VERSION 9
 
 /* What ends a run: a signal that waits for its handler.  Who leaves work out because of it says so in `stopped`, and all that the
    run has computed is dropped: the flag itself may be cleared at any time. */
@@ -98,6 +98,9 @@ typedef struct dg_runtime {
                     int32_t n_results, const dg_array *results);
     /* the first turns of a loop, as many as can be done, on threads where that is worth it */
     void (*run_turns)(const struct dg_runtime *rt, dg_stop *stop, dg_worth *worth, const dg_loop_turns *loop);
+    /* memory that was used before, without the page faults of fresh one; null where there is none */
+    void *(*take)(size_t size);
+    void (*give)(void *memory);
 } dg_runtime;
 
 /* an entry point: inputs, outputs, the workspace and what `external_call` is given in `buffers`; 0, DG_BAILED_OUT where a check or a call

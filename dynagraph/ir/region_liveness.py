@@ -46,6 +46,9 @@ class Reads:
             found = self.found[i] = self.of_all(operands_of(i))
         return found
 
+    def by_each(self, instructions: Iterable[Instruction]) -> Names:
+        return NONE.union(*map(self.by, instructions))
+
     def at_end(self, block: Block) -> Names:
         if isinstance(block.end, Branch):
             return self.of(block.end.test)

@@ -19,7 +19,7 @@ class Memory:
         self.variables = region.variables
         self.parameters = frozenset(p for p in region.parameters if self.is_address(p))
         entry = region.blocks[0]
-        self.before: dict[Block, Pointers] = {entry: {p: frozenset((p,)) for p in self.parameters}}
+        self.before: dict[Block, Pointers] = {entry: {p: frozenset(region.roots.get(p, (p,))) for p in self.parameters}}
         waiting = [entry]
         while waiting:
             block = waiting.pop()
@@ -44,11 +44,11 @@ class Memory:
 
     def step(self, at: Pointers, i: Instruction) -> None:
         if isinstance(i, NewMemory):
-            at[i.name] = frozenset((f"made at {id(i)}",))
+            at[i.name] = _made_by(i)
         elif isinstance(i, Address):
             at[i.name] = self.roots(at, i.place.base)
         elif isinstance(i, (Set, Hold)) and self.is_address(i.name):
-            at[i.name] = frozenset((f"made at {id(i)}",)) if i.value.op == "memory" else self.roots(at, i.value)
+            at[i.name] = _made_by(i) if i.value.op == "memory" else self.roots(at, i.value)
 
     def roots(self, at: Pointers, e: Expr) -> Roots:
         if e.op == "var":
@@ -72,7 +72,12 @@ class Memory:
             return self.roots(at, i.place.base)
         if isinstance(i, Require) and i.test.op == "matmul":
             return self.roots(at, i.test.args[0])
-        return frozenset((f"made at {id(i)}",)) if isinstance(i, NewMemory) else NONE
+        return _made_by(i) if isinstance(i, NewMemory) else NONE
+
+
+def _made_by(i: NewMemory | Set | Hold) -> Roots:
+    """The memory that an instruction makes, by the variable that no other makes memory for."""
+    return frozenset((f"made for {i.name}",))
 
 
 def written_parameters(region: Region) -> list[str]:

@@ -536,6 +536,8 @@ class Region:
     `has_tape`: it keeps values on a tape, and in memory that lives as long.
     `copies`: for loops, by the number of their header, what became of their checks, and of their turns.
     `lanes`: further variables, which passes make.
+    `roots`: of parameters that are addresses in memory to which others point, too, or which instructions of the region make: what
+    ir/region_memory.py calls that memory.
     `turns`: of loops whose turns may run at the same time: each does those from that in its first slot to that in its second; the
     third says whether they are the last ones.  It leaves by exit 0 where a turn cannot be done, at its end by 1 with what variables
     are after the last ones, and by 2 otherwise.
@@ -555,6 +557,7 @@ class Region:
     copies: dict[int, str] = field(default_factory=dict)
     turns: list["Region"] = field(default_factory=list)
     lanes: dict[str, LaneType] = field(default_factory=dict)
+    roots: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Region({self.name}: {len(self.blocks)} blocks, {len(self.exits)} exits)"

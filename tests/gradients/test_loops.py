@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
-from dynagraph.frontend.loops.loop_calls import LoopFunction, LoopGradient
+from dynagraph.frontend.loops.loop_calls import Code, LoopFunction, LoopGradient
 
 R = np.random.default_rng(16)
 
@@ -191,6 +191,15 @@ def gated(w, x):
     return h.sum()
 
 
+def of_whole_arrays(u, a, k):
+    u = u.copy()
+    for t in range(12):
+        u[:-1] = u[1:] * np.tanh(k * u[:-1])  # each element is stored before the next one is computed
+        u[1:, ::2] = 0.5 * u[:-1, ::2] + a[t % 3]  # none is
+        u = np.where(u > 0.1, u * a[0], u) + 0.1 * k
+    return (u * u).sum()
+
+
 def n(*shape: int) -> np.ndarray:
     return R.normal(size=shape)
 
@@ -217,6 +226,7 @@ PROGRAMS: list[tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]] = [
     (numbered, (n(60),), (0,)),
     (written, (n(40), n(40)), (0, 1)),
     (clipped, (n(40, 4),), (0,)),
+    (of_whole_arrays, (n(4, 5), n(3), 0.7), (0, 1, 2)),
     (gated, (n(8, 7) * 0.3, n(20, 3)), (0, 1)),
 ]
 
@@ -249,6 +259,30 @@ def test_equal_to_the_tape(function: Any, arguments: tuple, by: tuple[int, ...])
         np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance * np.max(np.abs(expected)))
     for mine, its in zip(given, again):
         np.testing.assert_array_equal(mine, its)
+
+
+def test_array_expressions_are_kept_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of what is read, and the gradient by what is made: 16 bytes an element and turn."""
+    taken: list[int] = []
+    run = Code.run
+
+    def watched(code: Code, arguments: Any) -> Any:
+        found = run(code, arguments)
+        if code.name.endswith("_gradient"):
+            taken.append(int(found[-1]))
+        return found
+
+    def cubes(u):
+        for _ in range(60):
+            u = u - 0.1 * u * u * u
+        return u.sum()
+
+    monkeypatch.setattr(Code, "run", watched)
+    u = R.uniform(size=1000)
+    gradient = dg.grad(cubes)(u)
+    dg.check_grads(cubes, (u[:5],), order=1)
+    np.testing.assert_allclose(gradient[:5], dg.grad(cubes)(u[:5]), rtol=1e-14)
+    assert 16 * 60 * 1000 < taken[0] < 1.5 * 16 * 60 * 1000
 
 
 # -- other transformations, arguments and ends ---------------------------------------------------------------------------------

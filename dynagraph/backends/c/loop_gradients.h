@@ -14,19 +14,51 @@ typedef struct dg_tape_memory {
 } dg_tape_memory;
 
 typedef struct dg_tape {
+    const dg_runtime *rt;
     dg_slot *at, *begin, *end;
     dg_tape_part *part;
     dg_tape_memory *memory;
+    int64_t left; /* bytes that it may still take; what has been freed does not count again */
 } dg_tape;
 
-static DG_UNUSED __attribute__((noinline, cold)) int dg_tape_next(dg_tape *tape, int64_t slots)
+DG_INLINE int dg_tape_begin(dg_tape *tape, int64_t most)
 {
-    int64_t n = tape->part ? 2 * (tape->part->end - tape->part->slots) : 1024;
+    tape->left = most;
+    return 1;
+}
+
+DG_INLINE int64_t dg_tape_taken(const dg_tape *tape, int64_t most) { return most - tape->left; }
+
+enum { DG_TAPE_LARGE = 1 << 16 }; /* bytes, that are worth recycling */
+
+/* null: there is no memory, or it may not take more */
+static DG_UNUSED void *dg_tape_new(dg_tape *tape, size_t head, int64_t bytes)
+{
+    if (bytes > tape->left)
+        return 0;
+    tape->left -= bytes;
+    return bytes < DG_TAPE_LARGE ? malloc(head + (size_t)bytes) : tape->rt->take(head + (size_t)bytes);
+}
+
+static DG_UNUSED void dg_tape_drop(dg_tape *tape, void *memory, int64_t bytes)
+{
+    if (bytes < DG_TAPE_LARGE)
+        free(memory);
+    else
+        tape->rt->give(memory);
+}
+
+DG_INLINE int64_t dg_tape_part_size(const dg_tape_part *part) { return (part->end - part->slots) * (int64_t)sizeof(dg_slot); }
+
+/* not cold: a tape begins with it, and the whole region would be */
+static DG_UNUSED __attribute__((noinline)) int dg_tape_next(dg_tape *tape, int64_t slots)
+{
+    int64_t n = tape->part ? 2 * (tape->part->end - tape->part->slots) : 128;
     if (n > (INT64_C(1) << 22))
         n = INT64_C(1) << 22;
     if (n < slots)
         n = slots;
-    dg_tape_part *made = malloc(sizeof(dg_tape_part) + (size_t)n * sizeof(dg_slot));
+    dg_tape_part *made = dg_tape_new(tape, sizeof(dg_tape_part), n * (int64_t)sizeof(dg_slot));
     if (!made)
         return 1;
     if (tape->part)
@@ -51,7 +83,7 @@ static DG_UNUSED __attribute__((noinline, cold)) void dg_tape_back(dg_tape *tape
     tape->at = tape->part->filled;
     tape->begin = tape->part->slots;
     tape->end = tape->part->end;
-    free(done);
+    dg_tape_drop(tape, done, dg_tape_part_size(done));
 }
 
 DG_INLINE void dg_tape_release(dg_tape *tape)
@@ -64,12 +96,12 @@ static DG_UNUSED void dg_tape_free(dg_tape *tape)
 {
     while (tape->part) {
         dg_tape_part *before = tape->part->before;
-        free(tape->part);
+        dg_tape_drop(tape, tape->part, dg_tape_part_size(tape->part));
         tape->part = before;
     }
     while (tape->memory) {
         dg_tape_memory *before = tape->memory->before;
-        free(tape->memory);
+        dg_tape_drop(tape, tape->memory, tape->memory->end - tape->memory->bytes);
         tape->memory = before;
     }
 }
@@ -79,8 +111,12 @@ static DG_UNUSED char *dg_tape_take(dg_tape *tape, int64_t size)
     dg_tape_memory *m = tape->memory;
     size = (size + 63) & ~INT64_C(63);
     if (!m || m->end - m->at < size) {
-        int64_t room = size > (INT64_C(1) << 20) ? size : INT64_C(1) << 20;
-        m = malloc(sizeof(dg_tape_memory) + (size_t)room);
+        int64_t room = m ? 2 * (m->end - m->bytes) : 1024;
+        if (room > (INT64_C(1) << 20))
+            room = INT64_C(1) << 20;
+        if (room < size)
+            room = size;
+        m = dg_tape_new(tape, sizeof(dg_tape_memory), room);
         if (!m)
             return 0;
         m->before = tape->memory;

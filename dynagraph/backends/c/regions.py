@@ -220,7 +220,7 @@ class _Printer:
         if any(isinstance(i, Interruptible) for i in region.instructions()):
             out.line("const int32_t *const signals = stop->signals;")
         if region.has_tape:
-            out.line("dg_tape tape = {0};")
+            out.line("dg_tape tape = {.rt = rt};")
         if self.has_log:
             out.line("dg_log log = {0};")
         if self.is_function:

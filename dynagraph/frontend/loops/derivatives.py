@@ -13,13 +13,15 @@ need: with y = f(x), J its Jacobian and v, w tangents and cotangents,
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from dynagraph.frontend.loops.loop_calls import Code, Given, LoopFunction, LoopGradient
+from dynagraph.frontend.loops.loop_calls import Code, Given, LoopFunction, LoopGradient, TapeFull
+from dynagraph.frontend.loops.loop_pieces import LoopPieces
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import Expr, const, var
@@ -29,8 +31,10 @@ from dynagraph.ir.ops import OPS
 from dynagraph.ir.optable.call_gradients import OnlyOnce
 from dynagraph.ir.passes.active_regions import NotReversible
 from dynagraph.ir.passes.backward import CustomGradient
-from dynagraph.ir.passes.reverse_regions import Output, reversed_region
+from dynagraph.ir.passes.resumable_regions import Resumable, resumable
+from dynagraph.ir.passes.reverse_regions import Output, Reversed, reversed_region
 from dynagraph.ir.passes.tangent_regions import tangent_region
+from dynagraph.ir.passes.tidy_regions import tidied
 from dynagraph.ir.region_memory import written_parameters
 from dynagraph.ir.regions import POINTER, Region, slots_of
 from dynagraph.ir.shapes import Dim
@@ -100,41 +104,146 @@ def row_of(leaves: Sequence[Leaf]) -> tuple[Any, ...]:
 # -- programs of derivatives -----------------------------------------------------------------------------------------------------
 
 
+class _Parameters:
+    """Further parameters of a region, and rows for all of its parameters."""
+
+    def __init__(self, region: Region, rows: Iterable[tuple[Any, ...]], slot: int):
+        self.region = region
+        self.rows = list(rows)
+        self.slot = slot
+        self.more: dict[str, Any] = {}
+
+    def number(self, name: str, dtype: DType) -> tuple[Expr, ...]:
+        self.more[name] = dtype
+        self.row("scalar", slots_of(dtype), dtype.numpy)
+        return (var(name, dtype),)
+
+    def array(self, name: str, dtype: DType) -> tuple[Expr, ...]:
+        """Where its elements lie, and how many they are."""
+        names = [f"{name}_{part}" for part in ("p", "n", "s", "w")]
+        self.more |= dict(zip(names, (POINTER, dtypes.int64, dtypes.int64, dtypes.int64)))
+        self.row("array", 4, dtype.numpy, 1, True)
+        return (var(names[0], dtypes.int64), var(names[1], dtypes.int64))
+
+    def row(self, kind: str, width: int, *rest: Any) -> None:
+        self.rows.append((kind, self.slot, *rest))
+        self.slot += width
+
+    def cotangents(self, leaves: Sequence[Leaf]) -> list[tuple[Expr, ...]]:
+        return [(self.array if x.kind == "made" else self.number)(f"c{k}", x.dtype) for k, x in enumerate(leaves)]
+
+
+def _outputs(program: LoopProgram, cotangents: Sequence[tuple[Expr, ...]]) -> dict[int, list[Output]]:
+    return {n: [Output(leaf.part, c, leaf.dtype) for leaf, c in zip(leaves, cotangents)] for n, leaves in program.ends.items()}
+
+
+def _code_of(reverse: Reversed, like: Code, rows: Sequence[tuple[Any, ...]]) -> Code:
+    """Of a gradient: it gives those by numbers, and how many bytes its tape took."""
+    made = reverse.region
+    kinds = [made.variables[p] for p in reverse.numbers]
+    boxes = [("scalar", k, kind.numpy) for k, kind in enumerate(kinds) if isinstance(kind, DType)]
+    end, no_memory = made.exits[-2:]
+    row = ("return", ("tuple", (*boxes, ("int", len(boxes)))))
+    return Code(made.name, like.compile, made, rows, {end.number: row}, {**like.errors, no_memory.number: TapeFull})
+
+
 def _gradient(program: LoopProgram, by: tuple[int, ...]) -> LoopGradient:
     region, code = program.region, program.function.code
     wanted = {p: at for p, at in program.arguments.items() if at in by}
-    parameters: dict[str, Any] = {}
-    rows = list(code.rows)
-    slot = region.n_parameter_slots
-    cotangents: list[tuple[Expr, ...]] = []
-    for k, leaf in enumerate(program.leaves):
-        if leaf.kind == "made":
-            names = [f"c{k}_{s}" for s in ("p", "n", "s", "w")]
-            parameters |= dict(zip(names, (POINTER, dtypes.int64, dtypes.int64, dtypes.int64)))
-            rows.append(("array", slot, leaf.dtype.numpy, 1, True))
-            cotangents.append((var(names[0], dtypes.int64), var(names[1], dtypes.int64)))
-            slot += 4
-        else:
-            parameters[f"c{k}_x"] = leaf.dtype
-            rows.append(("scalar", slot, leaf.dtype.numpy))
-            cotangents.append((var(f"c{k}_x", leaf.dtype),))
-            slot += slots_of(leaf.dtype)
-    results = {n: [Output(leaf.part, c, leaf.dtype) for leaf, c in zip(leaves, cotangents)] for n, leaves in program.ends.items()}
-    reverse = reversed_region(region, wanted, results, parameters)
-    shadows: list[int] = []
-    for p in reverse.shadows:
-        at = program.position(p)
-        shadows.append(at)
-        rows.append(("array", slot, program.arrays[at], 1, True))
-        slot += 4
+    parameters = _Parameters(region, code.rows, region.n_parameter_slots)
+    results = _outputs(program, parameters.cotangents(program.leaves))
+    reverse = reversed_region(region, wanted, results, parameters.more)
+    shadows = [program.position(p) for p in reverse.shadows]
+    for at in shadows:
+        parameters.row("array", 4, program.arrays[at], 1, True)
+    parameters.row("int", 1)
     order = {p: ("number", k) for k, p in enumerate(reverse.numbers)}
     found = {at: ("array", at) if at in program.arrays else order[p] for p, at in wanted.items()}
-    boxes = [("scalar", k, reverse.region.variables[p].numpy) for k, p in enumerate(reverse.numbers)]  # type: ignore[union-attr]
-    row = ("return", ("tuple", tuple(boxes)))
-    made = reverse.region
-    ends_well = frozenset((len(made.exits) - 2,))
-    backward = Code(made.name, code.compile, made, rows, row, ends_well, code.interrupts)
-    return LoopGradient(program.function, backward, program.n_args, shadows, [found[at] for at in by])
+    backward = _code_of(reverse, code, parameters.rows)
+
+    @functools.cache
+    def pieces() -> LoopPieces | None:
+        try:
+            return _pieces(program, wanted)
+        except NotReversible:
+            return None
+
+    def in_pieces(operands: Sequence[Any], leaves: Sequence[Any], seeds: Mapping[int, Any]) -> Any:
+        made = pieces()
+        return None if made is None else made(operands, leaves, seeds)
+
+    return LoopGradient(program.function, backward, program.n_args, shadows, [found[at] for at in by], in_pieces)
+
+
+def _pieces(program: LoopProgram, wanted: Mapping[str, int]) -> LoopPieces:
+    """The gradient by checkpoints.  Raises NotReversible."""
+    code = program.function.code
+    made = resumable(program.region, wanted)
+    region = made.region
+    begun = _Parameters(region, code.rows, program.region.n_parameter_slots)
+    for _ in ("where", "turns"):
+        begun.row("int", 1)
+    for c in made.numbers:
+        begun.row("scalar", slots_of(c.dtype), c.dtype.numpy)
+    for _ in made.pointers:
+        begun.row("int", 1)
+    for c in made.owners:
+        at = begun.slot + 1
+        begun.row("either", 6, (("none", at), ("given", at, c.dtype.numpy, 1, True)))
+    forward = tidied(region)
+    forward.name += "_pieces"
+    stops = {pause.exit: _row_of_stop(made, k + 1) for k, pause in enumerate(made.pauses)}
+    for exit in forward.exits:
+        if exit.number not in stops:
+            exit.state = []
+    ends = {**dict.fromkeys(program.ends, ("return", ("const", None))), **stops}
+    runs = Code(forward.name, code.compile, forward, begun.rows, ends, code.errors)
+
+    parameters = _Parameters(region, begun.rows, begun.slot)
+    results = _outputs(program, parameters.cotangents(program.leaves))
+    active = [c for c in made.numbers if c.is_active]
+    names = {c.name: c.given for c in active} | {p: p for p in made.constants}
+    kinds = {name: kind for name in names if isinstance(kind := region.variables[name], DType)}
+    of_numbers = {name: parameters.number(f"{name}_c", kind) for name, kind in kinds.items()}
+    of_owners = {c.name: parameters.array(f"{c.name}_c", c.dtype) for c in made.owners if c.is_active}
+    for pause in made.pauses:
+        passed = [Output(var(n, kinds[n]), c, kinds[n]) for n, c in of_numbers.items() if n in pause.carried or n in made.constants]
+        for c in made.owners:
+            if c.is_active and c.name in pause.carried:
+                passed.append(Output(var(c.name, dtypes.int64), of_owners[c.name], c.dtype))
+        results[pause.exit] = passed
+    reverse = reversed_region(region, [*wanted, *(c.given for c in active)], results, parameters.more)
+    shadows: list[tuple[str, int]] = []
+    places = {c.given: ("pointer", k) for k, c in enumerate(made.pointers)}
+    places |= {c.given: ("owner", k) for k, c in enumerate(made.owners)}
+    for p in reverse.shadows:
+        shadows.append(places.get(p) or ("array", program.position(p)))
+        if p in places:
+            parameters.row("int", 4)
+        else:
+            parameters.row("array", 4, program.arrays[shadows[-1][1]], 1, True)
+    parameters.row("int", 1)
+    return LoopPieces(
+        program.function, runs, _code_of(reverse, code, parameters.rows),
+        [c.dtype.numpy.type(0) for c in made.numbers], len(made.pointers), [(c.dtype.numpy, c.is_active) for c in made.owners],
+        [frozenset(k for k, c in enumerate(made.owners) if c.name in pause.read) for pause in made.pauses],
+        reverse.numbers, [(names[n], kind.numpy) for n, kind in kinds.items()],
+        sum(p in wanted for p in reverse.numbers), shadows,
+    )  # fmt: skip
+
+
+def _row_of_stop(made: Resumable, where: int) -> tuple[Any, ...]:
+    """How the state at a pause becomes where that is, numbers, addresses and arrays."""
+    slot = 0
+    numbers: list[tuple[Any, ...]] = []
+    for c in made.numbers:
+        numbers.append(("scalar", slot, c.dtype.numpy))
+        slot += slots_of(c.dtype)
+    pointers = [("int", slot + k) for k in range(len(made.pointers))]
+    slot += len(pointers)
+    owners = [("choose", slot + 2 * k, (("none",), ("made", slot + 2 * k + 1))) for k in range(len(made.owners))]
+    parts = [("const", where), *(("tuple", tuple(boxes)) for boxes in (numbers, pointers, owners))]
+    return ("return", ("tuple", tuple(parts)))
 
 
 def _tangent(program: LoopProgram, by: tuple[int, ...]) -> LoopProgram:
@@ -167,7 +276,7 @@ def _tangent(program: LoopProgram, by: tuple[int, ...]) -> LoopProgram:
         region.exits[number].state = [leaf.part for leaf in ends[number]]
     changed = [at for at in function.written if at in new]
     leaves = next(iter(ends.values()), [])
-    forward = Code(region.name, code.compile, region, rows, row_of(leaves), frozenset(ends), code.interrupts)
+    forward = Code(region.name, code.compile, region, rows, dict.fromkeys(ends, row_of(leaves)), code.errors)
     results = [kept.index(k) if k in kept else None for k in range(len(program.leaves))]
     results += [len(kept) + changed.index(at) if at in changed else None for at in function.written]
     return LoopProgram(

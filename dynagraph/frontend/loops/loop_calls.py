@@ -5,26 +5,34 @@ Both only read their operands: arrays that the loop writes are copied, and are r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from dynagraph import config
 from dynagraph._core import _dispatch
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.regions import Region
 
 Compile = Callable[[Region], Any]
 Row = tuple[Any, ...]
+Gradients = tuple[Sequence[Any], dict[int, np.ndarray]]  # by numbers; by arrays, by their positions
+InPieces = Callable[..., Any]  # of operands, leaves and seeds: gradients, and the bytes of all tapes; None: it is not done so
 WORTH = 10.0  # seconds for machine code, at most: on a tape the hundreds of operations of such a loop take a millisecond each
 MOST_INTERRUPTS = 100  # of one run, by signals with a handler in Python
+UNLIMITED = 2**63 - 1  # bytes
 ARRAYS = ("array", "object", "flat")
 NUMBERS: dict[str, Callable[[Any], Any]] = {"float": float, "int": int, "uint": int, "bool": bool, "complex": complex}
 
 
 class LoopLeft(Exception):
     """A loop within a gradient has come to what its machine code cannot do: the program bails out, and Python runs the call."""
+
+
+class TapeFull(LoopLeft):
+    """A gradient's tape would take more memory than it may, or than there is."""
 
 
 class Interrupted(Exception):
@@ -49,17 +57,16 @@ class Given:
 class Code:
     """Machine code of a region, made when it is first asked for.
 
-    `rows` and `row`: of its parameters, and of the exits `ends`, as the dispatcher's NativeLoop takes them; by `interrupts` it is
-    left for signals' handlers.
+    `rows` and `ends`: of its parameters, and of the exits by which it ends, as the dispatcher's NativeLoop takes them; `errors`:
+    what others raise, if not `LoopLeft`.
     """
 
     name: str
     compile: Compile
     region: Region
     rows: Sequence[Row]
-    row: Row
-    ends: frozenset[int]
-    interrupts: frozenset[int]
+    ends: Mapping[int, Row]
+    errors: Mapping[int, type[Exception]]
     begun: Any = None
     native: Any = None
 
@@ -73,14 +80,14 @@ class Code:
         self.begin()
         if self.native is None:
             code = self.begun
-            exits = tuple(self.row if e.number in self.ends else ("tail", ()) for e in self.region.exits)
+            exits = tuple(self.ends.get(e.number, ("tail", ())) for e in self.region.exits)
             self.native = _dispatch.NativeLoop(
                 code.address, code.keepalive, tuple(self.rows), code.n_slots, exits, self._left, None, True,
                 better=code.better,
             )
 
     def _left(self, number: int) -> Callable[[], Any]:
-        error = Interrupted if number in self.interrupts else LoopLeft
+        error = self.errors.get(number, LoopLeft)
 
         def leave() -> Any:
             raise error(self.name)
@@ -114,13 +121,13 @@ class LoopFunction:
         return self.code.name
 
     def arguments(self, args: Sequence[Any]) -> tuple[list[Any], dict[int, np.ndarray]]:
-        """The native loop's arguments, and copies of the arrays that it writes."""
+        """The native loop's arguments, and the arrays among these, by the positions of the call's: copies of what it writes."""
         arrays: dict[int, np.ndarray] = {}
         for g in self.given:
             if g.kind in ARRAYS and g.at not in arrays:
                 array = np.array(args[g.at], order="C", copy=True if g.is_written else None)
                 arrays[g.at] = array
-        return [self._argument(g, args, arrays) for g in self.given], {at: arrays[at] for at in self.written}
+        return [self._argument(g, args, arrays) for g in self.given], arrays
 
     @staticmethod
     def _argument(g: Given, args: Sequence[Any], arrays: dict[int, np.ndarray]) -> Any:
@@ -133,15 +140,15 @@ class LoopFunction:
         return np.asarray(args[g.at])[()] if g.kind == "scalar" else NUMBERS[g.kind](args[g.at])
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
-        written: dict[int, np.ndarray] = {}
+        arrays: dict[int, np.ndarray] = {}
 
         def arguments() -> Sequence[Any]:
-            made, copies = self.arguments(args)
-            written.update(copies)
+            made, given = self.arguments(args)
+            arrays.update(given)
             return made
 
         numbers = self.code.run(arguments)
-        return (*numbers, *(written[at] for at in self.written))
+        return (*numbers, *(arrays[at] for at in self.written))
 
 
 @dataclass(eq=False)
@@ -150,6 +157,8 @@ class LoopGradient:
 
     `n_args`: of the loop.  `shadows`: the positions of the arrays by which gradients are computed; `by`: what is given, either such
     an array's gradient ("array", position), or ("number", which of those that the code gives).
+
+    Where the tape would take more than `config.tape_limit`, `in_pieces` does it, if it can.
     """
 
     of: LoopFunction
@@ -157,6 +166,8 @@ class LoopGradient:
     n_args: int
     shadows: Sequence[int]
     by: Sequence[tuple[str, int]]
+    in_pieces: InPieces
+    is_large: bool = False  # the tape of the last call was
 
     @property
     def __name__(self) -> str:  # type: ignore[override]
@@ -165,19 +176,39 @@ class LoopGradient:
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         operands, cotangents = args[: self.n_args], args[self.n_args :]
         n_leaves = len(cotangents) - len(self.of.written)
-        of_written = dict(zip(self.of.written, cotangents[n_leaves:]))
         leaves = [np.array(c, order="C").reshape(-1) if np.ndim(c) else np.asarray(c)[()] for c in cotangents[:n_leaves]]
+        seeds = dict(zip(self.of.written, cotangents[n_leaves:]))
+        numbers, shadows = self._gradients(operands, leaves, seeds)
+        return tuple(shadows[at] if kind == "array" else numbers[at] for kind, at in self.by)
+
+    def _gradients(self, operands: Sequence[Any], leaves: Sequence[Any], seeds: Mapping[int, Any]) -> Gradients:
+        limit = config.tape_limit
+        if limit and not self.is_large:
+            try:
+                return self._at_once(operands, leaves, seeds, limit)
+            except TapeFull:
+                self.is_large = True
+        found = self.in_pieces(operands, leaves, seeds)
+        if found is None:
+            return self._at_once(operands, leaves, seeds, UNLIMITED)
+        numbers, shadows, taken = found
+        self.is_large = taken > limit
+        return numbers, shadows
+
+    def _at_once(self, operands: Sequence[Any], leaves: Sequence[Any], seeds: Mapping[int, Any], most: int) -> Gradients:
         shadows: dict[int, np.ndarray] = {}
 
         def arguments() -> Sequence[Any]:
-            for at in self.shadows:
-                like = np.asarray(operands[at])
-                seed = of_written.get(at)
-                shadows[at] = np.zeros(like.shape, like.dtype) if seed is None else np.array(seed, order="C")
-            return [*self.of.arguments(operands)[0], *leaves, *(shadows[at].reshape(-1) for at in self.shadows)]
+            shadows.update({at: shadow_of(operands[at], seeds.get(at)) for at in self.shadows})
+            return [*self.of.arguments(operands)[0], *leaves, *(shadows[at].reshape(-1) for at in self.shadows), most]
 
-        numbers = self.code.run(arguments)
-        return tuple(shadows[at] if kind == "array" else numbers[at] for kind, at in self.by)
+        return self.code.run(arguments), shadows
+
+
+def shadow_of(array: Any, seed: Any) -> np.ndarray:
+    """Where the gradient by an array will be: it begins as that by what the array holds at the end."""
+    array = np.asarray(array)
+    return np.zeros(array.shape, array.dtype) if seed is None else np.array(seed, order="C")
 
 
 def codes_of(graph: Graph) -> list[Code]:
@@ -191,4 +222,17 @@ def _is_needed(node: Node) -> bool:
     return not node.attrs["call"].optional
 
 
-__all__ = ["WORTH", "Code", "Compile", "Given", "LoopFunction", "LoopGradient", "codes_of"]
+__all__ = [
+    "UNLIMITED",
+    "WORTH",
+    "Code",
+    "Compile",
+    "Given",
+    "Interrupted",
+    "LoopFunction",
+    "LoopGradient",
+    "LoopLeft",
+    "TapeFull",
+    "codes_of",
+    "shadow_of",
+]

@@ -30,7 +30,7 @@ from dynagraph.frontend.loops.builder import Restart, TooMany, Way, live_at
 from dynagraph.frontend.loops.capture import MOST_WRITTEN_OUT, Derived, Maker, NativeLoop, is_long, loops
 from dynagraph.frontend.loops.derivatives import Leaf, LoopCall, LoopProgram, row_of
 from dynagraph.frontend.loops.exits import names_of
-from dynagraph.frontend.loops.loop_calls import WORTH, Code, Compile, Given, LoopFunction
+from dynagraph.frontend.loops.loop_calls import WORTH, Code, Compile, Given, Interrupted, LoopFunction
 from dynagraph.frontend.loops.sharing import shared_iterator
 from dynagraph.frontend.loops.sites import Sites
 from dynagraph.frontend.loops.types import Array, Bool, Float, Int, Known, Nothing, Null, Scalar, Tuple, Value
@@ -138,14 +138,11 @@ class _Nodes:
         # an np.float64 where it is a float or one of these, by data
         state, self.leaves, _ = next((b for b in builds if any(leaf.kind == "scalar" for leaf in b[1])), builds[0])
         written = self._written()
-        row: tuple[Any, ...] = ()
-        for number, (_, leaves, _) in zip([n for n, _ in mains], builds):
-            row = self._state(number, leaves)
+        ends = {n: self._state(n, leaves) for (n, _), (_, leaves, _) in zip(mains, builds)}
         name = loop.region.name
         signals = (i.exit for i in loop.region.instructions() if isinstance(i, Interruptible))
-        self.interrupts = frozenset(e.number for e in signals if isinstance(e, Exit))
-        ends = frozenset(n for n, _ in mains)
-        function = LoopFunction(Code(name, self.compile, loop.region, loop.rows, row, ends, self.interrupts), self.given, written)
+        errors = {e.number: Interrupted for e in signals if isinstance(e, Exit)}
+        function = LoopFunction(Code(name, self.compile, loop.region, loop.rows, ends, errors), self.given, written)
         nodes = self._append(function, {n: leaves for (n, _), (_, leaves, _) in zip(mains, builds)})
         self._go_on(mains[0][1], state, nodes)
         return True

@@ -39,7 +39,8 @@ class ActiveRegion:
         self.active_roots: set[str] = set(self.varied)
         self.names = itertools.count()
 
-    def _find_activity(self) -> None:
+    def find_activity(self) -> None:
+        """Fill in `active` and `active_roots`."""
         known = -1
         while known != len(self.active) + len(self.active_roots):
             known = len(self.active) + len(self.active_roots)

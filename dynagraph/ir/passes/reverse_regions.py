@@ -18,7 +18,9 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import Expr, call, cast, const, var
 from dynagraph.ir.passes.active_regions import DIFFERENTIABLE, OF_SUPPORT, ActiveRegion, NotReversible, function_of, name_of
+from dynagraph.ir.passes.element_loops import ElementLoop, element_loops
 from dynagraph.ir.passes.tidy_regions import tidied
+from dynagraph.ir.region_liveness import Reads
 from dynagraph.ir.region_loops import predecessors, split_edges
 from dynagraph.ir.regions import (
     POINTER,
@@ -44,9 +46,11 @@ from dynagraph.ir.regions import (
     Set,
     Store,
     VariableType,
+    assigned,
 )
 
 I64, BOOL = dtypes.int64, dtypes.bool_
+MOST = "tape_most"
 
 
 @dataclass(frozen=True)
@@ -63,11 +67,12 @@ class Output:
 
 @dataclass(eq=False, repr=False)
 class Reversed:
-    """`region`: its first parameters are those of the given one; its last two exits: gradients are there, memory ran out.
+    """`region`: its first parameters are those of the given one; the last one: how many bytes the tape may take.  Its last two
+    exits: gradients are there; memory ran out, or the tape would take more.
 
     `shadows`: for the data of each array by which a gradient is given, the parameter that says where that lies, which begins as the
     gradient by what the array holds at the end; these lie as the arrays do.  `numbers`: the numbers by which gradients are given,
-    in the order of the last exit's state.
+    in the order of the exit's state, whose last part says how many bytes the tape has taken.
     """
 
     region: Region
@@ -114,26 +119,36 @@ class _Reversal(ActiveRegion):
         self.shadows: dict[str, str] = {}  # of variables that hold addresses
         self.shadow_parameters: dict[str, str] = {}
         self.sides = _Sides()
+        self.by_element = False  # within an element loop: what was computed on the way forward is computed again
+        self.before_elements: dict[Block, list[Instruction]] = {}  # at the end of a block that element loops are entered from
 
     def made(self) -> Reversed:
         region = self.region
-        self._find_activity()
+        self.find_activity()
         last = Exit(len(region.exits))
         self.no_memory = Exit(len(region.exits) + 1)
         for exit in region.exits:
             exit.state = []
         region.exits += [last, self.no_memory]
         for name in self.given:
-            if name in self.active_roots:
+            if self._is_address(name) and not self.active_roots.isdisjoint(self.memory.before[region.blocks[0]][name]):
                 self._shadow_parameter(name)
+        region.variables[MOST] = I64
+        region.parameters.append(MOST)
         before = predecessors(region.blocks)
         forward = list(region.blocks)
         backward = {b: Block(len(forward) + k) for k, b in enumerate(forward)}
         region.blocks += backward.values()
+        loops = {loop.head: loop for loop in element_loops(region)}
+        for loop in loops.values():
+            self._reverse_elements(loop, backward)
+        bodies = {loop.body for loop in loops.values()}
         for block in forward:
-            self._reverse(block, before, backward, last)
-        last.state = [self._adjoint(name) for name in self.numbers]
+            if block not in loops and block not in bodies:
+                self._reverse(block, before, backward, last)
+        last.state = [*(self._adjoint(name) for name in self.numbers), Expr("tape", (var(MOST, I64),), I64, "taken")]
         region.blocks[0].body[:0] = [
+            Set(str(self._fresh(BOOL).value), Expr("tape", (var(MOST, I64),), BOOL, "begin")),
             *(Set(name, const(0, region.variables[name])) for name in sorted(self.adjoints.values())),  # type: ignore[arg-type]
             *(Set(name, const(0, I64)) for name in sorted(set(self.shadows.values()) - set(region.parameters))),
         ]
@@ -173,7 +188,9 @@ class _Reversal(ActiveRegion):
             self.memory.step(self.at, i)
         back, before = backward[block], entries[block]
         end = block.end
-        if isinstance(end, Jump) and len(entries[end.block]) > 1:
+        if block in self.before_elements:
+            sides.forward += self.before_elements[block]
+        elif isinstance(end, Jump) and len(entries[end.block]) > 1:
             sides.forward.append(Push(const(entries[end.block].index(block), I64)))
         elif isinstance(end, Leave) and end.exit.number in self.results:
             self._seed(self.results[end.exit.number])
@@ -212,6 +229,73 @@ class _Reversal(ActiveRegion):
                 data, count = output.cotangent
                 group.append(self._do("add", output.dtype, self._shadow(name), data, count))
         self.sides.backward.append(group)
+
+    # -- array expressions ------------------------------------------------------------------------------------------------------
+    def _reverse_elements(self, loop: ElementLoop, backward: dict[Block, Block]) -> None:
+        """The way back of an element loop goes from the last element to the first, and computes each of them again.
+
+        So what is kept are variables, once for the loop, and copies of elements that are read, where these may be written to later.
+        """
+        body = loop.body.body
+        sides = self.sides = _Sides()
+        self.at = self.memory.before[loop.body]
+        self.by_element = True
+        for i in body:
+            if not isinstance(i, Interruptible) and assigned(i) != loop.counter:
+                self._instruction(i)
+        self.by_element = False
+        back = [i for group in reversed(sides.backward) for i in group]
+        needed = Reads().by_each(back) | Reads().of(loop.end)
+        again, copies = self._computed_again(loop, set(needed))
+        needed |= Reads().by_each(again)
+        own = {loop.counter, *self.adjoints.values(), *(n for i in (*again, *back) if (n := assigned(i)))}
+        held = [n for n in sorted(needed - own) if not self._stays(n)]
+        looks = [i for i in body if isinstance(i, Interruptible)][:1]
+        zeros = [self._zero(var(n, I64)) for i in sides.forward if (n := assigned(i)) in self.adjoints]
+        self.before_elements[loop.entry] = [*looks, *copies, *(self._push(n) for n in held)]
+        loop.body.body = [*sides.forward, *(i for i in body if assigned(i) == loop.counter)]
+        first, turn = backward[loop.head], backward[loop.body]
+        test = Block(len(self.region.blocks), first.line)
+        self.region.blocks.append(test)
+        one = const(1, I64)
+        first.body = [*looks, *(Pop(n) for n in reversed(held)), Set(loop.counter, Expr("exact_sub", (loop.end, one), I64))]
+        turn.body = [*zeros, *again, *back, Set(loop.counter, Expr("exact_sub", (loop.index, one), I64))]
+        first.end = turn.end = Jump(test)
+        test.end = Branch(call("ge", loop.index, const(loop.start, I64)), turn, backward[loop.entry])
+
+    def _computed_again(self, loop: ElementLoop, needed: set[str]) -> tuple[list[Instruction], list[Instruction]]:
+        """What computes the variables `needed` of a turn, and what makes room for copies before the loop: the turn fills them."""
+        again: list[Instruction] = []
+        room: list[Instruction] = []
+        known: dict[object, Place] = {}
+        for i in reversed(list(self.sides.forward)):
+            if not isinstance(i, (Set, Load)) or i.name not in needed:
+                continue
+            if isinstance(i, Load) and not self.memory.written.isdisjoint(self._roots(i.place.base)):
+                key = (i.place.base, i.place.steps, i.place.dtype)
+                if key not in known:
+                    known[key] = self._room(loop, i.place.dtype, room)
+                    at = self.sides.forward.index(i) + 1
+                    self.sides.forward.insert(at, Store(known[key], var(i.name, i.place.dtype)))
+                i = Load(i.name, known[key])
+            again.insert(0, i)
+            needed |= Reads().by(i)
+        return again, room
+
+    def _room(self, loop: ElementLoop, dtype: DType, room: list[Instruction]) -> Place:
+        """Of a copy of what turns load."""
+        copy = self._fresh(POINTER)
+        some = call("gt", loop.end, const(0, I64))
+        size = call("select", some, Expr("exact_mul", (loop.end, const(dtype.itemsize, I64)), I64), const(0, I64))
+        room.append(Set(str(copy.value), Expr("tape", (size,), I64, "take")))
+        room.append(Require(call("ne", copy, const(0, I64)), self.no_memory))
+        return Place(copy, ((loop.index, None),), dtype)
+
+    def _push(self, name: str) -> Push:
+        kind = self.region.variables[name]
+        if not isinstance(kind, DType):
+            return Push(var(name, I64), pointer=True)
+        return Push(cast(var(name, kind), I64) if kind.is_bool else var(name, kind))
 
     # -- instructions -----------------------------------------------------------------------------------------------------------
     def _instruction(self, i: Instruction) -> None:
@@ -360,7 +444,7 @@ class _Reversal(ActiveRegion):
 
     def _kept(self, e: Expr, pops: list[Instruction]) -> Expr:
         """An expression as it is now, on the way back: pushed, unless it stays what it is."""
-        if all(x.op != "var" or self._stays(str(x.value)) for x in e.walk()):
+        if self.by_element or all(x.op != "var" or self._stays(str(x.value)) for x in e.walk()):
             return e
         pointer = e.op == "var" and self._is_address(str(e.value))
         kind: DType | str = POINTER if pointer else e.dtype
@@ -418,7 +502,7 @@ class _Reversal(ActiveRegion):
         """Where the gradient by an element lies, on the way back."""
         shadow = self._shadow_place(place)
         parts = [shadow.base, *(e for step in shadow.steps for e in step if e is not None)]
-        if all(e.op == "const" or (e.op == "var" and self._stays(str(e.value))) for e in parts):
+        if self.by_element or all(e.op == "const" or (e.op == "var" and self._stays(str(e.value))) for e in parts):
             return shadow, []
         now, then = self._fresh(POINTER), self._fresh(POINTER)
         self.sides.forward += [Address(str(now.value), shadow), Push(now, pointer=True)]

@@ -84,7 +84,7 @@ class _Tangents(ActiveRegion):
 
     def made(self) -> Tangent:
         region = self.region
-        self._find_activity()
+        self.find_activity()
         self.no_memory = Exit(len(region.exits))
         for exit in region.exits:
             exit.state = []
