@@ -19,6 +19,7 @@ from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.passes.enter_loops import enter_at_tests
 from dynagraph.ir.passes.fast_loops import Copy, Guard, add_fast_loops, least_of, number, redirect
 from dynagraph.ir.passes.fast_nests import add_fast_nests
+from dynagraph.ir.passes.interchange import interchange
 from dynagraph.ir.passes.separate_loops import separate_loops
 from dynagraph.ir.passes.turns import TURN, Holds, has_unknown, moderate
 from dynagraph.ir.region_dependences import (
@@ -69,13 +70,15 @@ def with_copies(region: Region) -> Region:
     separate_loops(region)
     reads = Reads()
     parallel = _add_nests(region, reads)
+    ready, interchanged = interchange(region)
     nested = {block for loop in natural_loops(region) for block in loop.blocks[1:]}
-    done = add_fast_nests(region)
+    done = add_fast_nests(region, ready)
     add_fast_loops(region, done, lambda loop: None if loop.header in nested else _of_innermost(region, loop, reads, parallel))
     for turns in region.turns:
-        add_fast_loops(turns, add_fast_nests(turns))
-    for header in parallel:
-        region.copies[header] = "; ".join(filter(None, ("its turns run in parallel", region.copies.get(header))))
+        ready, _ = interchange(turns)
+        add_fast_loops(turns, add_fast_nests(turns, ready))
+    for header, said in (*interchanged.items(), *dict.fromkeys(parallel, "its turns run in parallel").items()):
+        region.copies[header] = "; ".join(filter(None, (said, region.copies.get(header))))
     return region
 
 
