@@ -52,10 +52,10 @@ MOST_CONDITIONS = 60
 NOT_COPIED = (Hold, NewMemory, CallOut, CallFunction, RunTurns)
 
 
-def add_fast_nests(region: Region, ready: AbstractSet[Block] = frozenset()) -> dict[Block, Proven | None]:
+def add_fast_nests(region: Region, ready: AbstractSet[int] = frozenset()) -> dict[Block, Proven | None]:
     """Changes the region.  Gives what `add_fast_loops` has to know of innermost loops, by their headers.
 
-    `ready`: the headers of nests without checks, which get lanes only.
+    `ready`: the numbers of the headers of nests without checks, which get lanes only.
     """
     loops, innermost = natural_loops(region), innermost_loops(region)
     taken: set[Block] = set()
@@ -64,13 +64,13 @@ def add_fast_nests(region: Region, ready: AbstractSet[Block] = frozenset()) -> d
     for loop in loops:
         inside = set(loop.blocks)
         inner = [other for other in loops if other is not loop and other.header in inside]
-        if loop.header in taken or not inner or not (loop.header in ready or _may_be_copied(region, loop, inner)):
+        if loop.header in taken or not inner or not (loop.header.number in ready or _may_be_copied(region, loop, inner)):
             continue
         within = [x for x in innermost if x.header in inside]
         if any(calls_function(i) for x in within for block in x.blocks for i in block.body):
             continue  # the guard of an innermost loop computes what does not change in it
         nest = Nest(region, loop, inner, within)
-        if loop.header in ready:
+        if loop.header.number in ready:
             done.update(nest.link_lanes(live))
             taken.update(inside)
         elif nest.is_proven():

@@ -58,8 +58,8 @@ class Refused(Exception):
     """What stands against another order."""
 
 
-def interchange(region: Region) -> tuple[set[Block], dict[int, str]]:
-    """Changes the region.  Gives the headers of the nests that were made, and what became of loops, by the numbers of headers."""
+def interchange(region: Region) -> tuple[set[int], dict[int, str]]:
+    """Changes the region.  Gives the numbers of the headers of nests that were made, and what became of loops, by those of headers."""
     loops, live = natural_loops(region), Live(region)
     innermost = innermost_loops(region)
     found: list[_Order] = []
@@ -70,13 +70,13 @@ def interchange(region: Region) -> tuple[set[Block], dict[int, str]]:
                 found += _orders(region, root, chain, loops, innermost, live)
             except Refused:
                 continue
-    made: set[Block] = set()
+    made: set[int] = set()
     said: dict[int, str] = {}
     taken: set[Block] = set()
     for order in sorted(found, key=lambda o: (o.cost, -o.at)):
         inside = set(order.root.blocks)
         if not taken & inside:
-            made.add(Reordered(region, order.result()).link())
+            made.add(Reordered(region, order.new).link().number)
             said[order.root.header.number] = "interchanged: its turns become those of the innermost loop"
             taken |= inside
     if made:
@@ -173,6 +173,7 @@ class _Order:
         if len(self.uses) > MOST_ARRAYS:
             raise Refused("it has too many arrays")
         self.written = {data for data, uses in self.uses.items() if any(isinstance(i, Store) for i, _ in uses)}
+        self.chosen: dict[str, IntExpr] = {}  # of max(0, n) where a loop turns: n
         self.limits = {loop: self._limit(loop) for loop in self.chain}
         self.shifts = {loop: self._shift(loop) for loop in self.chain[1:]}
         root_turn = IntExpr.symbol(self.turn[self.root].name)
@@ -200,12 +201,13 @@ class _Order:
         except ValueError as error:
             raise Refused(str(error)) from None
 
-    def result(self) -> NewOrder:
-        return self.new
-
     # -- turns ----------------------------------------------------------------------------------------------------------------
     def _settled(self, value: IntExpr) -> IntExpr:
-        return self.nest.settled(value).substitute(self.shifted)
+        """What an int is in a turn of the innermost loop, by turns."""
+        value = self.nest.settled(value)
+        while known := {s.name: self.chosen[s.name] for s in value.symbols() if s.name in self.chosen}:
+            value = self.nest.settled(value.substitute(known))
+        return value.substitute(self.shifted)
 
     def _limit(self, loop: Loop) -> IntExpr:
         """What is above zero in the turns of a loop, and one less in each."""
@@ -223,6 +225,7 @@ class _Order:
                 ways = [(way.values[symbol.name], way.facts) for way in meeting.ways]  # max(0, limit): where that is 0 it turns never
                 found = [value for value, facts in ways if facts == (value,)]
                 if len(ways) == 2 and len(found) == 1 and any(value == 0 for value, _ in ways):
+                    self.chosen[symbol.name] = found[0]
                     limit = self.values.expanded(found[0] + rest)
                     break
         factor = limit.coefficient(turn)

@@ -329,12 +329,15 @@ class Reordered:
 
     def _affine(self, base: IntExpr, by: Mapping[Expr, int]) -> Expr:
         """Terms that grow are added before others, so that no sum leaves 64 bits."""
-        total = self._base(base)
-        for name, factor in by.items():
+        total: Expr | None = None if base == 0 else self._base(base)
+        for name, factor in sorted(by.items(), key=lambda term: -term[1]):
             if factor:
                 term = name if abs(factor) == 1 else Expr("exact_mul", (name, number(abs(factor))), I64)
-                total = _more(total, term) if factor > 0 else _less(total, term)
-        return total
+                if total is None:
+                    total = term if factor > 0 else _less(number(0), term)
+                else:
+                    total = _more(total, term) if factor > 0 else _less(total, term)
+        return number(0) if total is None else total
 
     def _body(self, entry: Block, latch: Block) -> None:
         new = self.new
@@ -344,8 +347,11 @@ class Reordered:
         entry.body += [new._along(replace(i)) for i in new.sunk]
         begin, blocks = new.body(latch, self.n)
         self.n += len(blocks)
-        self.made += blocks
         entry.end = Jump(begin)
+        if not any(begin in b.successors() for b in blocks):  # one block: other passes look for what a place is within it
+            entry.body, entry.end = entry.body + begin.body, begin.end
+            blocks.remove(begin)
+        self.made += blocks
 
 
 def _more(x: Expr, y: Expr) -> Expr:

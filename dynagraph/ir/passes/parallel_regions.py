@@ -68,14 +68,13 @@ def with_copies(region: Region) -> Region:
     """A tidied region with all copies of its loops: it changes."""
     enter_at_tests(region)
     separate_loops(region)
+    ready, interchanged = interchange(region)
     reads = Reads()
     parallel = _add_nests(region, reads)
-    ready, interchanged = interchange(region)
     nested = {block for loop in natural_loops(region) for block in loop.blocks[1:]}
     done = add_fast_nests(region, ready)
     add_fast_loops(region, done, lambda loop: None if loop.header in nested else _of_innermost(region, loop, reads, parallel))
     for turns in region.turns:
-        ready, _ = interchange(turns)
         add_fast_loops(turns, add_fast_nests(turns, ready))
     for header, said in (*interchanged.items(), *dict.fromkeys(parallel, "its turns run in parallel").items()):
         region.copies[header] = "; ".join(filter(None, (said, region.copies.get(header))))
@@ -215,7 +214,7 @@ class _Parallel:
         self.start = self._block([], Jump(copies[self.loop.header]))
         for block, made_copy in copies.items():
             kept = block.body if copy is None else [p for i in block.body if (p := copy.proven.get(i, i)) is not None]
-            made_copy.body = [with_exit(i, exits[GIVES_UP]) for i in kept]
+            made_copy.body = [with_exit(i, self._exit(i, copies, exits[GIVES_UP])) for i in kept]
             made_copy.end = self._end(block, {**copies, self.loop.header: latch}, exits[GIVES_UP])
         self.header = copies[self.loop.header]
         for name in (LOW, HIGH, LAST):
@@ -226,13 +225,19 @@ class _Parallel:
         self._parameters(made)
         made.blocks = reverse_postorder(self.start)
         self.worker = made
-        if copy is not None and (self.gives_up in made.blocks or any(hasattr(i, "exit") for i in made.instructions())):
+        self.may_give_up = self.gives_up in made.blocks or any(isinstance(getattr(i, "exit", None), Exit) for i in made.instructions())
+        if copy is not None and self.may_give_up:
             raise Dependent("it may end early")
 
     def _block(self, body: list[Instruction], end: "Jump | Branch | Leave") -> Block:
         made = Block(self.n_blocks, self.loop.header.line, body, end)
         self.n_blocks += 1
         return made
+
+    @staticmethod
+    def _exit(i: Instruction, copies: dict[Block, Block], gives_up: Exit) -> Exit | Block:
+        early = getattr(i, "exit", None)
+        return copies.get(early, gives_up) if isinstance(early, Block) else gives_up
 
     def _variable(self, name: str) -> Expr:
         kind = self.region.variables[name]
@@ -360,7 +365,7 @@ class _Parallel:
     def link(self, copy: Copy | None = None) -> None:
         region, header = self.region, self.loop.header
         otherwise = header if copy is None else copy.guard.block if copy.kept else copy.entry
-        keeps = copy is None or copy.kept > 0
+        keeps = self.may_give_up if copy is None else copy.kept > 0
         guard = Guard(region, self.turns, self._block([], Jump(otherwise)), otherwise)
         turns = self._turns(guard) if copy is None or keeps else var(copy.left, I64)
         counts = sorted(set(self.steps) & (set(self.worker.parameters) | set(self.left)))
