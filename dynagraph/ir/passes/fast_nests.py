@@ -271,7 +271,7 @@ class Nest:
         return done | self._enter(side_by_side, guard, copies)
 
     def link_lanes(self, live: "Live") -> dict[Block, Proven | None]:
-        """Of a nest without checks: gives the headers of innermost loops that need no copies, which those that hold elements have."""
+        """Of a nest without checks: gives the headers of innermost loops that need no copies.  Others hold elements there."""
         region, header = self.region, self.loop.header
         done: dict[Block, Proven | None] = {}
         for x in dict.fromkeys(self.innermost.values()):

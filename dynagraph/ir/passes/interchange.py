@@ -1,9 +1,9 @@
 """Loop interchange: nests of counting loops whose turns run in another order, so that innermost ones go along memory.
 
-As in ``for j ...: for i ...: a[i, j] = f(b[i, j])`` of arrays in C order, where `i` has to be the outer loop.  One loop of a perfect
-nest becomes its innermost one; what the innermost loop as written does in a turn may have loops within.  In front of the nest stands
-a guard, as that of `fast_nests.py`: it proves all checks of all turns, since exits cannot be taken in another order, and asks that
-arrays do not overlap.  Where it does not hold, the nest runs as written.
+As in ``for j ...: for i ...: a[i, j] = f(b[i, j])`` of arrays in C order, where `i` has to be the outer loop.  One loop of a
+perfect nest becomes its innermost one; what that does in a turn as written may have loops within.  In front of the
+nest stands a guard, as that of `fast_nests.py`: it proves all checks of all turns, since exits cannot be taken in another order, and
+asks that arrays do not overlap.  Where it does not hold, the nest runs as written.
 
 The order is legal where no dependence through memory is turned round: subscripts show that, axis by axis.  Nothing is reassociated:
 two operations on one element keep their order, and so the bits.
@@ -59,7 +59,7 @@ class Refused(Exception):
 
 
 def interchange(region: Region) -> tuple[set[int], dict[int, str]]:
-    """Changes the region.  Gives the numbers of the headers of nests that were made, and what became of loops, by those of headers."""
+    """Changes the region.  Gives the headers of the nests that were made, and what became of loops: headers by their numbers."""
     loops, live = natural_loops(region), Live(region)
     innermost = innermost_loops(region)
     found: list[_Order] = []
@@ -145,6 +145,11 @@ def _may_change(root: Loop) -> bool:
     return not any(part.op in NOT_INVARIANT for i in body for e in operands_of(i) for part in e.walk())
 
 
+def _may_be_fortran(place: Place) -> bool:
+    """Whether neighbours along the first axis may be next to one another, as the last one is not known to be contiguous."""
+    return len(place.steps) > 1 and all(stride is not None for _, stride in place.steps)
+
+
 # -- one order --------------------------------------------------------------------------------------------------------------------
 
 
@@ -177,9 +182,8 @@ class _Order:
         self.limits = {loop: self._limit(loop) for loop in self.chain}
         self.shifts = {loop: self._shift(loop) for loop in self.chain[1:]}
         root_turn = IntExpr.symbol(self.turn[self.root].name)
-        self.shifted = {
-            self.turn[x].name: IntExpr.symbol(self.turn[x].name) - root_turn * by for x, by in self.shifts.items() if by
-        }
+        turns = {x: self.turn[x].name for x in self.chain}
+        self.shifted = {turns[x]: IntExpr.symbol(turns[x]) - root_turn * by for x, by in self.shifts.items() if by}
         self.indices = {i: [self._index(f) for f in self.values.indices[i]] for uses in self.uses.values() for i, _ in uses}
         self.unit = self._unit_axes()
         self.cost = self._cost([*self.chain[1:], self.root, *self.rest])
@@ -195,7 +199,7 @@ class _Order:
         self.new.shifts = self.shifts
         self.new.apart, self.new.whole = self.apart, self.whole
         self.new.within, self.new.most_within = self.within, self.most_within
-        self.new.unit = {(data, axis): self.uses[data][0][1].steps[axis][1] for data, axis in self.unit}
+        self.new.unit = {(data, axis): self.uses[data][0][1] for data, axis in self.unit}
         try:
             self.new.find_variables(live, self.factors, self._settled, frozenset(self.written))
         except ValueError as error:
@@ -222,7 +226,8 @@ class _Order:
                 meeting = self.values.meetings.get(symbol.name)
                 if meeting is None or limit - IntExpr.symbol(symbol.name) != rest:
                     continue
-                ways = [(way.values[symbol.name], way.facts) for way in meeting.ways]  # max(0, limit): where that is 0 it turns never
+                # max(0, n), and where that is 0 there are no turns
+                ways = [(way.values[symbol.name], way.facts) for way in meeting.ways]
                 found = [value for value, facts in ways if facts == (value,)]
                 if len(ways) == 2 and len(found) == 1 and any(value == 0 for value, _ in ways):
                     self.chosen[symbol.name] = found[0]
@@ -293,12 +298,13 @@ class _Order:
         return self.factors(self._settled(found)) if isinstance(found, IntExpr) else None
 
     def _unit_axes(self) -> set[Axis]:
+        """Of arrays whose last axis is not known to be contiguous, those along which the innermost loop then goes."""
         found = set()
         for data, uses in self.uses.items():
             for i, place in uses:
                 axes = [k for k, x in enumerate(self.indices[i]) if x is not None and x[1].get(self.root)]
-                if len(axes) == 1 and axes[0] < len(place.steps) - 1 and all(s is not None for _, s in place.steps):
-                    found.add((data, axes[0]))
+                if axes == [0] and _may_be_fortran(place):
+                    found.add((data, 0))
         return found
 
     def _step(self, i: Instruction, place: Place, loop: Loop) -> int:
@@ -310,7 +316,7 @@ class _Order:
         if not moves:
             return 0
         ((axis, by),) = moves
-        is_unit = place.steps[axis][1] is None or (str(place.base.value), axis) in self.unit
+        is_unit = place.steps[axis][1] is None or (axis == 0 and _may_be_fortran(place))
         return 1 if abs(by) == 1 and is_unit else STRIDED
 
     def _cost(self, chain: list[Loop]) -> int:

@@ -31,20 +31,21 @@ from dynagraph.ir.regions import (
 )
 
 I64 = dtypes.int64
-FEWEST, FEWEST_OF_ALL = 8, 2**9  # turns of the loop that is moved, and of the innermost one, that are worth a guard
+FEWEST, FEWEST_OF_ALL = 8, 2**8  # turns of the loop that is moved, and of the innermost one, that are worth a guard
 STRIP, SHORTEST_STRIP = 2**22, 16  # innermost turns between looks for signals; turns of the loop that is moved
 LOOKS = 4096  # turns between looks for other threads count for as many
 FARTHEST = 2**60  # where variables begin
 MOST_TURNS = 2**31
-Affine = tuple[IntExpr, dict[Loop, int]]
+Affine = tuple[IntExpr, dict[Loop, int]]  # what does not change, and by what the turns of loops are multiplied
+Factors = Callable[[IntExpr], "Affine | None"]
 
 
 class NewOrder:
     """What `Reordered` has to know: the first loop of `chain` becomes the last one.
 
     `bounds`: by loops, what is above zero in their turns, by turns that are `shifts` times the first loop's turn later.
-    `unit`: strides that have to be the size of an element, by arrays and axes; `apart`, `whole`: arrays that may not overlap, and
-    whose elements may not.
+    `unit`: arrays and axes whose strides have to be the size of an element, with a place in each; `apart`, `whole`: arrays that may
+    not overlap, and whose elements may not.
     `within`: how often loops turn that stay in the innermost one; `most_within`: how often, where that is not known, at most.
     """
 
@@ -52,7 +53,7 @@ class NewOrder:
         self.region, self.nest, self.chain, self.turn = region, nest, chain, turn
         self.bounds: dict[Loop, Affine] = {}
         self.shifts: dict[Loop, int] = {}
-        self.unit: dict[tuple[str, int], Expr | None] = {}
+        self.unit: dict[tuple[str, int], Place] = {}
         self.apart: list[tuple[Touched, Touched]] = []
         self.whole: list[Touched] = []
         self.within: list[IntExpr] = []
@@ -66,9 +67,7 @@ class NewOrder:
         return self.chain[0]
 
     # -- variables ------------------------------------------------------------------------------------------------------------
-    def find_variables(
-        self, live: Live, factors: Callable[[IntExpr], Affine | None], settled: Callable[[IntExpr], IntExpr], written: frozenset[str]
-    ) -> None:
+    def find_variables(self, live: Live, factors: Factors, settled: Callable[[IntExpr], IntExpr], written: Names) -> None:
         """Raises ValueError where a turn goes on with what others leave."""
         values, last = self.nest.values, self.chain[-1]
         begun, assigned_names = live.at(_turns(self.root)) & values.assigned, values.assigned
@@ -90,7 +89,7 @@ class NewOrder:
             self.inner_variables[name] = found
 
     @staticmethod
-    def _known(value: object, factors: Callable[[IntExpr], Affine | None], settled: Callable[[IntExpr], IntExpr]) -> Affine | None:
+    def _known(value: object, factors: Factors, settled: Callable[[IntExpr], IntExpr]) -> Affine | None:
         found = factors(settled(value)) if isinstance(value, IntExpr) else None
         return None if found is None or has_unknown(found[0]) or not moderate(found[0]) else found
 
@@ -112,7 +111,7 @@ class NewOrder:
             if isinstance(made, Load) and (made.place.base.op != "var" or made.place.base.value in written):
                 raise ValueError("what is read before the innermost loop may be written there")
             self.sunk.insert(0, made)
-            read = live_names(made) & nest.values.assigned
+            read = Reads().by(made) & nest.values.assigned
             ints |= {n for n in read if kinds[n] is I64}
             if any(setters.count(n) > 1 for n in read):
                 raise ValueError("what a turn reads is not known")
@@ -128,12 +127,12 @@ class NewOrder:
         copies = {b: Block(n + k, b.line) for k, b in enumerate(loop.blocks[1:])}
         for block, copy in copies.items():
             made = (self.nest.proven.get(i, i) for i in block.body)
-            copy.body = [self._along(i) for i in made if i is not None]
+            copy.body = [self.along(i) for i in made if i is not None]
             copy.end = block.end
             redirect(copy, {**copies, loop.header: behind})
         return copies[_turns(loop)], list(copies.values())
 
-    def _along(self, i: Instruction) -> Instruction:
+    def along(self, i: Instruction) -> Instruction:
         """With the size of an element for strides that are that."""
         if not isinstance(i, (Load, Store)):
             return i
@@ -142,10 +141,6 @@ class NewOrder:
             (index, None if (str(place.base.value), k) in self.unit else stride) for k, (index, stride) in enumerate(place.steps)
         )
         return i if steps == place.steps else replace(i, place=Place(place.base, steps, place.dtype))
-
-
-def live_names(i: Instruction) -> Names:
-    return Reads().by(i)
 
 
 def _turns(loop: Loop) -> Block:
@@ -226,11 +221,10 @@ class Reordered:
     # -- the guard ------------------------------------------------------------------------------------------------------------
     def _ask(self) -> None:
         guard, new = self.guard, self.new
-        for (data, axis), stride in new.unit.items():
+        for (_, axis), place in new.unit.items():
+            stride = place.steps[axis][1]
             assert stride is not None
-            size = next(p.dtype for b in new.root.blocks for i in b.body if isinstance(i, (Load, Store))
-                        for p in (i.place,) if p.base.value == data).itemsize
-            guard.require(call("eq", stride, number(size)))
+            guard.require(call("eq", stride, number(place.dtype.itemsize)))
         for condition in self.nest.conditions:
             guard.require_positive(condition + 1)
         for test in self.nest.tests:
@@ -341,10 +335,9 @@ class Reordered:
 
     def _body(self, entry: Block, latch: Block) -> None:
         new = self.new
-        root = self.named[new.root]
         for name, (base, by) in new.inner_variables.items():
             entry.body.append(Set(name, self._affine(base, {self.named[x]: c for x, c in by.items()})))
-        entry.body += [new._along(replace(i)) for i in new.sunk]
+        entry.body += [new.along(replace(i)) for i in new.sunk]
         begin, blocks = new.body(latch, self.n)
         self.n += len(blocks)
         entry.end = Jump(begin)

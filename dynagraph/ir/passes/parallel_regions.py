@@ -225,7 +225,8 @@ class _Parallel:
         self._parameters(made)
         made.blocks = reverse_postorder(self.start)
         self.worker = made
-        self.may_give_up = self.gives_up in made.blocks or any(isinstance(getattr(i, "exit", None), Exit) for i in made.instructions())
+        leaves = any(isinstance(getattr(i, "exit", None), Exit) for i in made.instructions())
+        self.may_give_up = leaves or self.gives_up in made.blocks
         if copy is not None and self.may_give_up:
             raise Dependent("it may end early")
 
