@@ -25,6 +25,7 @@ from tests.loops.compare import Seen, differs, see
 SIZES = (18, 20, 33, 35, 17, 4, 1, 0)
 CALLS = 4
 VECTORS, MATRICES = "xy", "ABC"
+LANES, INTERCHANGED = ("lanes of vectors",), ("interchanged: ", "skewed: ")  # what is said of loops
 
 
 class Nest:
@@ -256,6 +257,11 @@ class Walk(Nest):
             made.append(f"{self.place(self.written, order)} {self.of('=', '=', '+=', '-=')} {right}")
         if self.chance(0.2):
             made = [f"if {self.place('A', order)} {self.of('==', '!=')} {value()}:", *("    " + line for line in made)]
+        if len(order) > 1 and self.chance(0.15):
+            i, j = self.rng.sample(order, 2)
+            far = f"C[{i} {self.of('-', '+')} 1, {j} {self.of('-', '+')} 1]"
+            near = [f"C[{i} - 1, {j}]", f"C[{i}, {j} - 1]", f"C[{i} + 1, {j}]", far]
+            made = [f"C[{i}, {j}] = {' + '.join(near[: self.of(2, 3, 4)])} - {value()}"]
         if self.chance(0.15):
             loop = [f"for l in range({self.of('3', 'n', order[0])}):", f"    s += {self.place('B', [*order, 'l'])}"]
             made = ["s = 0.0", *loop, f"{self.place(self.written, order)} = s"]
@@ -274,7 +280,7 @@ def outcomes(nest: Nest, wrap: Callable) -> Iterator[Seen]:
         yield see(f, nest.arguments(call), names["LOG"], nest.filename)
 
 
-def difference(nest: Nest, used: list[int] | None = None, says: str = "lanes of vectors") -> str | None:
+def difference(nest: Nest, used: list[int] | None = None, says: tuple[str, ...] = LANES) -> str | None:
     """What differs between plain and compiled calls, as a text; None: nothing.  `used`: counts those with a loop that `says` so."""
     linecache.cache[nest.filename] = (len(nest.source), None, nest.source.splitlines(True), nest.filename)
     compiled: list[Any] = []
@@ -294,13 +300,13 @@ def difference(nest: Nest, used: list[int] | None = None, says: str = "lanes of 
     if compiled[0].stats.fallbacks:
         return f"fallback: {compiled[0].stats.last_error!r}"
     if used is not None:
-        used[0] += any(says in loop for program in compiled[0].programs for loop in program.loops)
+        used[0] += any(said in loop for program in compiled[0].programs for loop in program.loops for said in says)
     return None
 
 
 def main() -> int:
     walks = sys.argv[1:2] == ["walks"]
-    kind, says = (Walk, "interchanged") if walks else (Nest, "lanes of vectors")
+    kind, says = (Walk, INTERCHANGED) if walks else (Nest, LANES)
     seeds = [int(a) for a in sys.argv[1 + walks :]]
     if len(seeds) == 1:
         print(kind(seeds[0]).source, flush=True)
@@ -311,7 +317,7 @@ def main() -> int:
         if text is not None:
             failed.append(seed)
             print(f"\nseed {seed}: {text}\n{kind(seed).source}", flush=True)
-    print(f"\n{len(failed)} differ: {failed}; {used[0]} {says}")
+    print(f"\n{len(failed)} differ: {failed}; {used[0]} with {says}")
     return bool(failed)
 
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tests import sampling
-from tests.loops.nests import Nest, Walk, difference
+from tests.loops.nests import INTERCHANGED, Nest, Walk, difference
 
 PROGRAMS, CHUNK = 400, 20
 
@@ -31,7 +31,7 @@ def test_nests_do_compiled_what_they_do_plainly(start: int) -> None:
 @pytest.mark.parametrize("start", range(0, PROGRAMS // 2, CHUNK))
 def test_nests_in_another_order_do_the_same(start: int) -> None:
     used = [0]
-    found = [(seed, difference(Walk(seed), used, "interchanged")) for seed in range(start, start + CHUNK)]
+    found = [(seed, difference(Walk(seed), used, INTERCHANGED)) for seed in range(start, start + CHUNK)]
     failed = [f"walk {seed}: {text}\n{Walk(seed).source}" for seed, text in found if text is not None]
     if failed:
         pytest.fail("\n\n".join(failed[:2]), pytrace=False)

@@ -1,9 +1,13 @@
 """Loop interchange: nests of counting loops whose turns run in another order, so that innermost ones go along memory.
 
 As in ``for j ...: for i ...: a[i, j] = f(b[i, j])`` of arrays in C order, where `i` has to be the outer loop.  One loop of a
-perfect nest becomes its innermost one; what that does in a turn as written may have loops within.  In front of the
-nest stands a guard, as that of `fast_nests.py`: it proves all checks of all turns, since exits cannot be taken in another order, and
-asks that arrays do not overlap.  Where it does not hold, the nest runs as written.
+perfect nest becomes its innermost one; what that does in a turn as written may have loops within.  In front of the nest stands a
+guard, as that of `fast_nests.py`: it proves all checks of all turns, since exits cannot be taken in another order, and asks that
+arrays do not overlap.  Where it does not hold, the nest runs as written.
+
+Skewing is the same with turns that begin one later in each turn of the outer loop: those on a diagonal become neighbours.  Sweeps
+that go on with floats of both neighbours before, as in ``u[i, j] = (u[i - 1, j] + u[i, j - 1]) / 2``, then need not wait for them.
+Tables of ints lose by it: their operations take less time than it costs to go across memory.
 
 The order is legal where no dependence through memory is turned round: subscripts show that, axis by axis.  Nothing is reassociated:
 two operations on one element keep their order, and so the bits.
@@ -49,6 +53,9 @@ MOST_WITHIN = 2**10  # turns of a loop that stays within the innermost one, so t
 LARGEST_FACTOR = 2**16
 # costs of an element for a turn of a loop: one that lies elsewhere than its neighbour's, and a sum that waits for itself
 STRIDED, IN_ORDER = 8, 3
+SKEWED_TURNS = 16  # on a diagonal, whose rows have to stay in the cache
+INTERCHANGED = "interchanged: its turns become those of the innermost loop"
+SKEWED = "skewed: its turns become those of the innermost loop, along diagonals"
 WORTH = 1.5  # times the cost of the new order
 INSTRUCTIONS = (Set, Checked, Require, Position, Load, Store, Interruptible, OneByOne)
 Axis = tuple[str, int]  # an array, and one of its axes
@@ -77,7 +84,7 @@ def interchange(region: Region) -> tuple[set[int], dict[int, str]]:
         inside = set(order.root.blocks)
         if not taken & inside:
             made.add(Reordered(region, order.new).link().number)
-            said[order.root.header.number] = "interchanged: its turns become those of the innermost loop"
+            said[order.root.header.number] = SKEWED if order.skewed else INTERCHANGED
             taken |= inside
     if made:
         region.blocks = reverse_postorder(region.blocks[0])
@@ -93,13 +100,15 @@ def _orders(
     if not nest.is_without_checks():
         raise Refused("not all of its checks are proven")
     best: _Order | None = None
-    for depth in range(len(chain), 1, -1):
+    ways = [(depth, False) for depth in range(len(chain), 1, -1)]
+    ways += [(2, True)] if len(chain) == len(nest.values.loops) == 2 else []
+    for depth, skewed in ways:
         try:
-            order = _Order(region, nest, chain, depth, loops.index(root))
+            order = _Order(region, nest, chain, depth, loops.index(root), skewed)
             order.check(live)
         except Refused:
             continue
-        if best is None or order.cost <= best.cost:  # the one that moves less
+        if best is None or skewed or order.cost <= best.cost:  # the one that moves less
             best = order
     if best is not None:
         yield best
@@ -161,7 +170,8 @@ class _Order:
     root moves its first turn, so that the triangle of ``for j ...: for i in range(j, n)`` has indices of one loop each.
     """
 
-    def __init__(self, region: Region, nest: Nest, whole_chain: list[Loop], depth: int, at: int):
+    def __init__(self, region: Region, nest: Nest, whole_chain: list[Loop], depth: int, at: int, skewed: bool):
+        self.skewed = skewed
         self.region, self.nest, self.values, self.at = region, nest, nest.values, at
         self.chain, self.rest = whole_chain[:depth], whole_chain[depth:]
         self.root, self.last = self.chain[0], self.chain[-1]
@@ -181,13 +191,18 @@ class _Order:
         self.chosen: dict[str, IntExpr] = {}  # of max(0, n) where a loop turns: n
         self.limits = {loop: self._limit(loop) for loop in self.chain}
         self.shifts = {loop: self._shift(loop) for loop in self.chain[1:]}
+        if skewed and any(self.shifts.values()):
+            raise Refused("its loops are those of a triangle")
+        self.shifts = dict.fromkeys(self.shifts, 1) if skewed else self.shifts
         root_turn = IntExpr.symbol(self.turn[self.root].name)
         turns = {x: self.turn[x].name for x in self.chain}
         self.shifted = {turns[x]: IntExpr.symbol(turns[x]) - root_turn * by for x, by in self.shifts.items() if by}
         self.indices = {i: [self._index(f) for f in self.values.indices[i]] for uses in self.uses.values() for i, _ in uses}
         self.unit = self._unit_axes()
         self.cost = self._cost([*self.chain[1:], self.root, *self.rest])
-        if self.cost * WORTH > self._cost(whole_chain):
+        if skewed and not self._waits():
+            raise Refused("its turns do not wait for both neighbours, or those of a diagonal do")
+        if not skewed and self.cost * WORTH > self._cost(whole_chain):
             raise Refused("it goes along memory no better")
 
     def check(self, live: Live) -> None:
@@ -199,6 +214,7 @@ class _Order:
         self.new.shifts = self.shifts
         self.new.apart, self.new.whole = self.apart, self.whole
         self.new.within, self.new.most_within = self.within, self.most_within
+        self.new.most_turns = SKEWED_TURNS if self.skewed else 0
         self.new.unit = {(data, axis): self.uses[data][0][1] for data, axis in self.unit}
         try:
             self.new.find_variables(live, self.factors, self._settled, frozenset(self.written))
@@ -341,20 +357,9 @@ class _Order:
 
     def _keeps_order(self, store: Instruction, other: Instruction) -> bool:
         """Whether two turns that touch one element come in the same order as before."""
-        apart: dict[Loop, int] = {}
-        for x, y in zip(self.indices[store], self.indices[other]):
-            if x is None or y is None or x[1] != y[1]:
-                continue
-            (rest, factors), difference = x, (x[0] - y[0]).constant
-            if difference is None or not all(self.values.is_older(z, self.root.header) for z in (rest, y[0])):
-                continue
-            if not factors and difference:
-                return True  # they never do
-            if len(factors) == 1:
-                ((loop, factor),) = factors.items()
-                if difference % factor or apart.get(loop, difference // factor) != difference // factor:
-                    return True
-                apart[loop] = difference // factor
+        apart = self._apart(store, other)
+        if apart is None:
+            return True
         first = apart.get(self.root)
         if first == 0:
             return True
@@ -365,6 +370,46 @@ class _Order:
             if by:
                 return first is not None and (by > 0) == (first > 0)
         return True  # the same turns of all others, which stay in order
+
+    def _waits(self) -> bool:
+        """Whether a turn waits for floats of the turns before it in both loops, and none of a diagonal for another."""
+        before: set[tuple[int, int]] = set()
+        outer, inner = self.chain
+        for data in self.written:
+            for store in (i for i, _ in self.uses[data] if isinstance(i, Store)):
+                for other, place in self.uses[data]:
+                    apart = self._apart(store, other)
+                    if apart is None:
+                        continue
+                    if set(apart) != {outer, inner} or (apart[inner] == 0 and apart[outer]):
+                        return False
+                    if isinstance(other, Load) and place.dtype.is_float:
+                        before.add((apart[outer], apart[inner]))
+        return {(1, 1), (0, 1)} <= before
+
+    def _apart(self, store: Instruction, other: Instruction) -> dict[Loop, int] | None:
+        """How many turns later `other` touches an element, by loops of which that is known; None: it never does."""
+        apart: dict[Loop, int] = {}
+        diagonal: list[int] = []
+        for x, y in zip(self.indices[store], self.indices[other]):
+            if x is None or y is None or x[1] != y[1]:
+                continue
+            (rest, factors), difference = x, (x[0] - y[0]).constant
+            if difference is None or not all(self.values.is_older(z, self.root.header) for z in (rest, y[0])):
+                continue
+            if not factors and difference:
+                return None
+            if len(factors) == 1:
+                ((loop, factor),) = factors.items()
+                if difference % factor or apart.get(loop, difference // factor) != difference // factor:
+                    return None
+                apart[loop] = difference // factor
+            elif factors == {self.chain[-1]: 1, self.root: -1}:
+                diagonal.append(difference)
+        for difference in diagonal:  # of a loop's own turns, where these are shifted
+            if self.root in apart:
+                apart.setdefault(self.chain[-1], difference + apart[self.root])
+        return apart
 
     def _check_arrays(self) -> None:
         settled = frozenset(self.region.parameters) - {assigned(i) for i in self.region.instructions()}

@@ -47,6 +47,7 @@ class NewOrder:
     `unit`: arrays and axes whose strides have to be the size of an element, with a place in each; `apart`, `whole`: arrays that may
     not overlap, and whose elements may not.
     `within`: how often loops turn that stay in the innermost one; `most_within`: how often, where that is not known, at most.
+    `most_turns`: of a strip, where it is not 0.
     """
 
     def __init__(self, region: Region, nest: Nest, chain: list[Loop], turn: dict[Loop, Symbol]):
@@ -58,6 +59,7 @@ class NewOrder:
         self.whole: list[Touched] = []
         self.within: list[IntExpr] = []
         self.most_within = 1
+        self.most_turns = 0
         self.inner_variables: dict[str, Affine] = {}
         self.counters: dict[str, Affine] = {}
         self.sunk: list[Instruction] = []
@@ -266,6 +268,8 @@ class Reordered:
             guard.require(call("lt", extent, number(MOST_TURNS)))
             each = guard.checked("int_mul", each, extent)
         guard.require(call("lt", turns, number(MOST_TURNS)))
+        if new.most_turns:
+            return number(new.most_turns)
         guard.require(call("le", each, number(STRIP)))
         guard.require(call("ge", guard.checked("int_mul", each, turns), number(FEWEST_OF_ALL)))
         return guard.set(_most_of(number(SHORTEST_STRIP), guard.set(Expr("c_div", (number(STRIP), each), I64))))

@@ -59,7 +59,7 @@ def test_products_in_all_orders(order: str) -> None:
     "body",
     [
         "c[i, j] = a[i, j] * 2.0 + b[i, j]",
-        "c[i, j] = c[i - 1, j] * 0.5 + a[i, j] - c[i, j - 1]",
+        "c[i, j] = c[i - 1, j] * 0.5 + a[i, j] - c[i - 1, j - 1]",
         "c[i, 0] += a[i, j] * b[0, j]",
         "c[i, 0] = a[i, j]",
         "if a[i, j] > 0.0:\n    c[i, j] -= a[i, j]\nelse:\n    c[i, j] = -0.0",
@@ -144,6 +144,45 @@ def test_what_is_read_in_an_outer_loop() -> None:
     assert interchanged(check(function, lambda n: arrays(n, 0)))
     function = nest("j", "f = c[0, j]\nfor i in range(n):\n    c[i, j] = a[i, j] * f")
     assert not interchanged(check(function, lambda n: arrays(n, 0)))
+
+
+SWEEP = "c[i, j] = 0.25 * (c[i - 1, j] + c[i + 1, j] + c[i, j - 1] + c[i, j + 1])"
+
+
+def skewed(compiled: Any) -> bool:
+    return any("skewed: " in loop for program in compiled.programs for loop in program.loops)
+
+
+@pytest.mark.parametrize("order", ["ij", "ji", "kij"])
+def test_sweeps_go_along_diagonals(order: str) -> None:
+    bounds = {"i": "1, n", "j": "1, n + 4", "k": "3"}
+    for body in (SWEEP, f"{SWEEP} + c[i - 1, j - 1] * b[i, j]"):
+        function = nest(order, body, **bounds)
+        assert skewed(check(function, lambda n: arrays(n + 6, 4), (33, 0, 1, 2, 8, 17, 50)))
+    check(nest(order, SWEEP, **bounds), lambda n: overlapping(n + 6, "folded"), (17, 33))
+    check(nest(order, SWEEP, **bounds), lambda n: arrays(n + 6, 1), (17, 33))
+    behind = nest(order, SWEEP, "i = j = -1", "return i, j", **bounds)
+    check(behind, lambda n: arrays(n + 6, 0), (17, 33))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "c[i, j] = c[i - 1, j] + c[i, j - 1] + c[i - 1, j + 1]",  # on one diagonal
+        "c[i, j] = c[i - 1, j] * 0.5 + a[i, j]",
+        "c[i, j] = c[i, j - 1] * 0.5 + a[i, j]",
+        "c[i, j] = c[i - 1, j] + c[i, j - 1] + c[j, i]",
+        "x = max(x, c[i, j])\nc[i, j] = c[i - 1, j] + c[i, j - 1]",
+    ],
+)
+def test_what_does_not_go_along_diagonals(body: str) -> None:
+    function = nest("ij", body, "x = 0.5", i="1, n", j="1, n")
+    assert not skewed(check(function, lambda n: arrays(n + 1, 0), (17, 33)))
+
+
+def test_tables_of_ints_stay_in_order() -> None:
+    function = nest("ij", "c[i, j] = max(c[i - 1, j], c[i, j - 1])", i="1, n", j="1, n")
+    assert not skewed(check(function, lambda n: [x.astype(int) for x in arrays(n, 0)], (17, 33)))
 
 
 def test_threads() -> None:
