@@ -19,6 +19,7 @@ from dynagraph.ir.regions import (
     CHECKED,
     OWNED,
     POINTER,
+    Apart,
     Block,
     Branch,
     Checked,
@@ -29,8 +30,10 @@ from dynagraph.ir.regions import (
     Position,
     Region,
     Require,
+    Separate,
     Set,
     Store,
+    Unfolded,
     assigned,
 )
 
@@ -38,6 +41,7 @@ MOST_ROUNDS = 4  # after which what still changes is unknown
 LARGEST_STEP = 2**16
 COUNTED = (dtypes.int64, dtypes.bool_)  # what indices depend on, and how often a loop turns
 INSTRUCTIONS = (Set, Checked, Require, Position, Load, Store, Interruptible)
+TESTS = (Apart, Separate, Unfolded)  # of a guard
 PURE = frozenset(FUNCTIONS) | {
     "var", "const", "cast", "exact_add", "exact_sub", "exact_mul", "c_div", "c_mod", "python_complex_mul", "numpy_pow",
     "bit_length",
@@ -132,7 +136,7 @@ def check_instructions(region: Region, loop: Loop) -> None:
     for block in loop.blocks:
         ends = [block.end.test] if isinstance(block.end, Branch) else []
         for i in block.body:
-            if not isinstance(i, INSTRUCTIONS):
+            if not isinstance(i, (*INSTRUCTIONS, *TESTS)):
                 raise Dependent(f"its turns do more than to compute and to store: {type(i).__name__}")
             if isinstance(i, Store) and i.kept:
                 raise Dependent("what it writes to is kept, in order")

@@ -2,6 +2,7 @@
 
     python -m tests.loops.nests SEED        # prints the program of a seed, and what differs
     python -m tests.loops.nests SEED END    # checks a range
+    python -m tests.loops.nests walks ...   # of nests that may run in another order
 
 Loops have enough turns for strips and for what is left over.  Arrays may share memory, have any layout, and be too small; bounds
 may depend on outer loops; variables are used after the loops.  Of the compiled calls, some are interrupted.
@@ -24,6 +25,7 @@ from tests.loops.compare import Seen, differs, see
 SIZES = (18, 20, 33, 35, 17, 4, 1, 0)
 CALLS = 4
 VECTORS, MATRICES = "xy", "ABC"
+LANES, INTERCHANGED = ("lanes of vectors",), ("interchanged: ", "skewed: ")  # what is said of loops
 
 
 class Nest:
@@ -202,6 +204,74 @@ class Nest:
         return x
 
 
+class Walk(Nest):
+    """Perfect nests, or nearly so, in any order of their loops: such as run in another one."""
+
+    def __init__(self, seed: int):
+        super().__init__(seed)
+        self.rng, self.loops = random.Random(seed * 13 + 5), []
+        self.wild = self.chance(0.15)
+        self.dtype = self.of("float64", "float64", "float32", "int64", "mixed")
+        self.written = self.of("C", "C", "C", "y")
+        order = self.rng.sample("ijk", self.of(2, 2, 3))
+        body = self.statements(order)
+        for counter in reversed(order):
+            at = order.index(counter)
+            body = [f"for {counter} in range({self.bound(order[:at])}):", *("    " + line for line in body)]
+            if at and self.chance(0.1):
+                body = [f"t = {self.place(self.of('A', 'B', 'x'), order[:at])}", *body]
+        names = [name for name in ("s", "t", *order) if self.chance(0.1)]
+        set_before = ("s", "t", *(name for name in names if name in order))
+        start = [f"{name} = {self.of('0.5', '0') if name in 'st' else '-1'}" for name in set_before]
+        lines = [*start, *body, f"return {', '.join(names) or 'r'}"]
+        head = ["import math", "import numpy as np", "LOG = []", "", "def f(A, B, C, x, y, n, m, r):"]
+        self.source = "\n".join([*head, *("    " + line for line in lines), ""])
+
+    def bound(self, outer: list[str]) -> str:
+        size = self.of("n", "n", "m", "n - 1")
+        if outer and self.chance(0.4):
+            o = self.rng.choice(outer)
+            behind = (f"{o}, {size}", f"{o} + 1, {size}", f"{size} - {o}, {size}", f"{o}, {size} - {o}")
+            return self.of(o, f"{o} + 1", f"{size} - {o}", *behind)
+        return self.of(size, size, f"1, {size}", f"{size} - 1, -1, -1" if self.chance(0.3) else size)
+
+    def place(self, name: str, loops: list[str]) -> str:
+        def index() -> str:
+            counter = self.rng.choice(loops)
+            by = self.of("", "", "", "", " - 1", " + 1") if self.chance(0.5) else ""
+            return self.of("0", f"n - 1 - {counter}", "r") if self.odd() else counter + by
+
+        if name in VECTORS or len(loops) < 2:
+            return f"{name}[{index()}]" if name in VECTORS else f"{name}[{index()}, 0]"
+        counters = self.rng.sample(loops, 2)
+        return f"{name}[{', '.join(c + (self.of('', ' - 1', ' + 1') if self.chance(0.2) else '') for c in counters)}]"
+
+    def statements(self, order: list[str]) -> list[str]:
+        def value() -> str:
+            names = "ABxy" + self.written * self.chance(0.4)
+            return self.of("2", "t", "s") if self.chance(0.1) else self.place(self.of(*names), order)
+
+        made = []
+        for _ in range(self.of(1, 1, 1, 2)):
+            right = f"{value()} {self.of('*', '+', '-')} {value()}"
+            made.append(f"{self.place(self.written, order)} {self.of('=', '=', '+=', '-=')} {right}")
+        if self.chance(0.2):
+            made = [f"if {self.place('A', order)} {self.of('==', '!=')} {value()}:", *("    " + line for line in made)]
+        if len(order) > 1 and self.chance(0.15):
+            i, j = self.rng.sample(order, 2)
+            far = f"C[{i} {self.of('-', '+')} 1, {j} {self.of('-', '+')} 1]"
+            near = [f"C[{i} - 1, {j}]", f"C[{i}, {j} - 1]", f"C[{i} + 1, {j}]", far]
+            made = [f"C[{i}, {j}] = {' + '.join(near[: self.of(2, 3, 4)])} - {value()}"]
+        if self.chance(0.15):
+            loop = [f"for l in range({self.of('3', 'n', order[0])}):", f"    s += {self.place('B', [*order, 'l'])}"]
+            made = ["s = 0.0", *loop, f"{self.place(self.written, order)} = s"]
+        return made
+
+    @staticmethod
+    def array(kinds: random.Random, values: random.Random, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+        return Nest.array(kinds, values, tuple(n + 2 for n in shape), dtype)
+
+
 def outcomes(nest: Nest, wrap: Callable) -> Iterator[Seen]:
     names: dict[str, Any] = {"__name__": "generated"}
     exec(compile(nest.source, nest.filename, "exec"), names)
@@ -210,8 +280,8 @@ def outcomes(nest: Nest, wrap: Callable) -> Iterator[Seen]:
         yield see(f, nest.arguments(call), names["LOG"], nest.filename)
 
 
-def difference(nest: Nest, used: list[int] | None = None) -> str | None:
-    """What differs between plain and compiled calls, as a text; None: nothing.  `used`: counts programs with lanes."""
+def difference(nest: Nest, used: list[int] | None = None, says: tuple[str, ...] = LANES) -> str | None:
+    """What differs between plain and compiled calls, as a text; None: nothing.  `used`: counts those with a loop that `says` so."""
     linecache.cache[nest.filename] = (len(nest.source), None, nest.source.splitlines(True), nest.filename)
     compiled: list[Any] = []
 
@@ -230,22 +300,24 @@ def difference(nest: Nest, used: list[int] | None = None) -> str | None:
     if compiled[0].stats.fallbacks:
         return f"fallback: {compiled[0].stats.last_error!r}"
     if used is not None:
-        used[0] += any("lanes of vectors" in loop for program in compiled[0].programs for loop in program.loops)
+        used[0] += any(said in loop for program in compiled[0].programs for loop in program.loops for said in says)
     return None
 
 
 def main() -> int:
-    seeds = [int(a) for a in sys.argv[1:]]
+    walks = sys.argv[1:2] == ["walks"]
+    kind, says = (Walk, INTERCHANGED) if walks else (Nest, LANES)
+    seeds = [int(a) for a in sys.argv[1 + walks :]]
     if len(seeds) == 1:
-        print(Nest(seeds[0]).source, flush=True)
+        print(kind(seeds[0]).source, flush=True)
     failed, used = [], [0]
     for seed in range(seeds[0], seeds[-1] + (len(seeds) == 1)):
         print(f"\r{seed}", end="", file=sys.stderr, flush=True)
-        text = difference(Nest(seed), used)
+        text = difference(kind(seed), used, says)
         if text is not None:
             failed.append(seed)
-            print(f"\nseed {seed}: {text}\n{Nest(seed).source}", flush=True)
-    print(f"\n{len(failed)} differ: {failed}; {used[0]} with lanes")
+            print(f"\nseed {seed}: {text}\n{kind(seed).source}", flush=True)
+    print(f"\n{len(failed)} differ: {failed}; {used[0]} with {says}")
     return bool(failed)
 
 

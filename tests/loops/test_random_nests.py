@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tests import sampling
-from tests.loops.nests import Nest, difference
+from tests.loops.nests import INTERCHANGED, Nest, Walk, difference
 
 PROGRAMS, CHUNK = 400, 10
 
@@ -25,6 +25,17 @@ def test_nests_do_compiled_what_they_do_plainly(start: int) -> None:
     if failed:
         pytest.fail("\n\n".join(failed[:2]), pytrace=False)
     assert used[0] > 0, "none of these nests has lanes"
+
+
+@pytest.mark.sampled(10)
+@pytest.mark.parametrize("start", range(0, PROGRAMS // 2, CHUNK))
+def test_nests_in_another_order_do_the_same(start: int) -> None:
+    used = [0]
+    found = [(seed, difference(Walk(seed), used, INTERCHANGED)) for seed in range(start, start + CHUNK)]
+    failed = [f"walk {seed}: {text}\n{Walk(seed).source}" for seed, text in found if text is not None]
+    if failed:
+        pytest.fail("\n\n".join(failed[:2]), pytrace=False)
+    assert used[0] > 0, "none of these nests runs in another order"
 
 
 def test_loops_that_stay_two() -> None:

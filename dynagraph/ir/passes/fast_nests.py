@@ -8,6 +8,7 @@ same exits: what is not proven is checked in the copy too.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from math import prod
 
@@ -15,6 +16,7 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.expr import Expr, const, var
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.passes.fast_loops import Guard, Proven, calls_function, positive, redirect, takes_long
+from dynagraph.ir.passes.held_elements import held_elements
 from dynagraph.ir.passes.lane_kinds import Refused
 from dynagraph.ir.passes.nest_values import Values
 from dynagraph.ir.passes.outer_lanes import Lanes
@@ -52,8 +54,11 @@ MOST_CONDITIONS = 60
 NOT_COPIED = (Hold, NewMemory, CallOut, CallFunction, RunTurns)
 
 
-def add_fast_nests(region: Region) -> dict[Block, Proven | None]:
-    """Changes the region.  Gives what `add_fast_loops` has to know of innermost loops, by their headers."""
+def add_fast_nests(region: Region, ready: AbstractSet[int] = frozenset()) -> dict[Block, Proven | None]:
+    """Changes the region.  Gives what `add_fast_loops` has to know of innermost loops, by their headers.
+
+    `ready`: the numbers of the headers of nests without checks, which get lanes only.
+    """
     loops, innermost = natural_loops(region), innermost_loops(region)
     taken: set[Block] = set()
     done: dict[Block, Proven | None] = {}
@@ -61,13 +66,16 @@ def add_fast_nests(region: Region) -> dict[Block, Proven | None]:
     for loop in loops:
         inside = set(loop.blocks)
         inner = [other for other in loops if other is not loop and other.header in inside]
-        if loop.header in taken or not inner or not _may_be_copied(region, loop, inner):
+        if loop.header in taken or not inner or not (loop.header.number in ready or _may_be_copied(region, loop, inner)):
             continue
         within = [x for x in innermost if x.header in inside]
-        nest = _Nest(region, loop, inner, within)
+        nest = Nest(region, loop, inner, within)
         if any(_computes_again(region, x, nest.hoisted) for x in within):
             continue  # the guard of such a loop does it once
-        if nest.is_proven():
+        if loop.header.number in ready:
+            done.update(nest.link_lanes(live))
+            taken.update(inside)
+        elif nest.is_proven():
             done.update(nest.link(live))
             taken.update(inside)
     if done:
@@ -112,7 +120,7 @@ def adds_in_order(region: Region, loop: Loop) -> bool:
     return False
 
 
-class _Nest:
+class Nest:
     """`conditions` and `tests` hold in front of the nest where `proven` may stand for its instructions."""
 
     def __init__(self, region: Region, loop: Loop, inner: list[Loop], innermost: list[Loop]):
@@ -146,6 +154,19 @@ class _Nest:
                     return False
         return n_inner > 0 and len(self.conditions) <= MOST_CONDITIONS
 
+    def is_without_checks(self) -> bool:
+        """Whether all checks are proven, and none is left in any turn of any loop.  Signals are looked for elsewhere."""
+        for block in self.loop.blocks:
+            for i in block.body:
+                if isinstance(i, (Interruptible, OneByOne)):
+                    self.proven[i] = None
+                elif isinstance(i, (Checked, Position, Require)):
+                    made = self._proved(i, block)
+                    if isinstance(made, (Checked, Position, Require)):
+                        return False
+                    self.proven[i] = made
+        return len(self.conditions) <= MOST_CONDITIONS
+
     def _is_of_data(self, i: Instruction, block: Block) -> bool:
         """Whether a check stays in the fast copies of innermost loops too."""
         if isinstance(i, Checked) and i.function not in CHECKED_POLYNOMIAL and i.function != "int_mod":
@@ -176,7 +197,7 @@ class _Nest:
             if not isinstance(test, Holds):
                 return i
             others = [p - 1 for p in test.parts if not self._is_above_all(p, block)]
-            return None if self._hold(others, block) else i
+            return None if self.hold(others, block) else i
         if isinstance(i, Checked) and i.function in CHECKED_POLYNOMIAL:
             if self._fits(i, block):
                 return Set(i.name, Expr(f"exact_{CHECKED_POLYNOMIAL[i.function]}", i.args, dtypes.int64))
@@ -193,7 +214,7 @@ class _Nest:
 
     def _fits(self, i: Checked, block: Block) -> bool:
         result = self.values.results[i]
-        if isinstance(result, IntExpr) and self._hold([LARGEST - result, result + LARGEST], block):
+        if isinstance(result, IntExpr) and self.hold([LARGEST - result, result + LARGEST], block):
             return True
         sizes = [self._size(f, block) for f in self.values.operands[i]]
         known = [size for size in sizes if size is not None]
@@ -215,7 +236,7 @@ class _Nest:
         size = self._known_size(value, block)
         if size is not None:
             return size
-        return LARGEST_FACTOR if self._hold([LARGEST_FACTOR - value, value + LARGEST_FACTOR], block) else None
+        return LARGEST_FACTOR if self.hold([LARGEST_FACTOR - value, value + LARGEST_FACTOR], block) else None
 
     def _known_size(self, value: IntExpr, block: Block) -> int | None:
         always, loops = self.values.dominators, self.values.loops.values()
@@ -258,7 +279,7 @@ class _Nest:
     def _has_few_turns(self, loop: Loop) -> bool:
         turn, always = self.values.at_begin[loop.header][0], self.values.dominators
         each_turn = [b for b in loop.blocks if all(always(b, latch) for latch in loop.latches)]
-        return any(self._hold([MOST_TURNS - turn], b) for b in each_turn)
+        return any(self.hold([MOST_TURNS - turn], b) for b in each_turn)
 
     def _in_bounds(self, i: Position, block: Block) -> Instruction:
         index, extent = self.values.operands[i]
@@ -267,16 +288,16 @@ class _Nest:
         if isinstance(index, IntExpr):
             if index.constant is not None and index.constant < 0:
                 value = Expr("exact_add", (i.index, i.extent), dtypes.int64)
-                return Set(i.name, value) if self._hold([index + extent], block) else i
-            if self._hold([index, extent - index - 1], block):
+                return Set(i.name, value) if self.hold([index + extent], block) else i
+            if self.hold([index, extent - index - 1], block):
                 return Set(i.name, i.index)
         unwrapped = self.values.unwrapped(index)
-        if unwrapped is None or not self._hold([unwrapped, extent - unwrapped - 1], block):
+        if unwrapped is None or not self.hold([unwrapped, extent - unwrapped - 1], block):
             return i
         self.values.is_at(i, unwrapped)
         return Set(i.name, i.index)
 
-    def _hold(self, values: list[IntExpr], block: Block) -> bool:
+    def hold(self, values: list[IntExpr], block: Block) -> bool:
         """Whether these are at least zero wherever the block begins, which the guard then asks for."""
         found: dict[IntExpr, None] = {}
         for value in values:
@@ -317,7 +338,30 @@ class _Nest:
         for x, once in read_once.items():
             done[copies[x.header]] = frozenset(found.array for found in once) or None
         region.copies[header.number] = "fast copy of the whole nest"
-        entry, last = copies[header], guard.block
+        return done | self._enter(side_by_side, guard, copies)
+
+    def link_lanes(self, live: "Live") -> dict[Block, Proven | None]:
+        """Of a nest without checks: gives the headers of innermost loops that need no copies.  Others hold elements there."""
+        region, header = self.region, self.loop.header
+        done: dict[Block, Proven | None] = {}
+        for x in dict.fromkeys(self.innermost.values()):
+            if not self._read_once(x) and not held_elements(region, x, Turns(region, x)):
+                done[x.header] = None
+        side_by_side = self._lanes(live)
+        if not side_by_side:
+            return done
+        inside = set(self.loop.blocks)
+        guard = Guard(region, self.values, Block(max(b.number for b in region.blocks) + 1, header.line), header)
+        for block in predecessors(region.blocks)[header]:
+            if block not in inside:
+                redirect(block, {header: guard.block})
+        region.blocks.append(guard.block)
+        return done | self._enter(side_by_side, guard, {b: b for b in self.loop.blocks})
+
+    def _enter(self, side_by_side: list[Lanes], guard: Guard, copies: dict[Block, Block]) -> dict[Block, Proven | None]:
+        """The guard goes on with the nest's copy, or with the strips of what runs side by side in it."""
+        done: dict[Block, Proven | None] = {}
+        entry, last = copies[self.loop.header], guard.block
         for lanes in side_by_side:
             start, last, headers = self._link_lanes(lanes, guard, last, copies)
             entry = start if lanes.loop is self.loop else entry
@@ -335,12 +379,12 @@ class _Nest:
         given = self.values.indices[once.loads[0]]
         for store in once.stores:
             pairs = [(x, y) for x, y in zip(given, self.values.indices[store]) if isinstance(x, IntExpr) and isinstance(y, IntExpr)]
-            aparts = (self._settled(x) - self._settled(y).substitute({turn.name: 0}) for x, y in pairs)
+            aparts = (self.settled(x) - self.settled(y).substitute({turn.name: 0}) for x, y in pairs)
             if not any(self.values.proved(-1 - apart, loop.header) == [] for apart in aparts):
                 return True
         return False
 
-    def _settled(self, index: IntExpr) -> IntExpr:
+    def settled(self, index: IntExpr) -> IntExpr:
         """Without symbols for what was an index that might count from the end, and does not."""
         value = self.values.expanded(index)
         while known := {s.name: self.values.positions[s.name][1] for s in value.symbols() if self._is_index(s.name)}:

@@ -107,7 +107,8 @@ class LaneKinds:
         for block in self.loop.blocks:
             if block is not self.loop.header and not inside.issuperset(b for b in _ends(block)):
                 raise Refused("it may end early")
-        if not all(any(isinstance(i, Interruptible) for i in latch.body) for latch in self.loop.latches):
+        looks = [any(isinstance(i, Interruptible) for i in latch.body) for latch in self.loop.latches]
+        if not all(looks) and any(isinstance(i, Interruptible) for b in self.loop.blocks for i in b.body):
             raise Refused("it looks for no signals where a turn ends")
 
     def _check_instructions(self) -> None:
@@ -263,11 +264,11 @@ class LaneKinds:
 
     def step_of(self, place: Place) -> Expr | None:
         """The bytes between the elements of neighbours."""
-        *others, last = self._lane_steps(place)
-        if not any(others) and last == 1 and place.steps[-1][1] is None:
+        kinds = self._lane_steps(place)
+        if [(kind, stride) for kind, (_, stride) in zip(kinds, place.steps) if kind] == [(1, None)]:
             return None
         total: Expr | None = None
-        for kind, (_, stride) in zip((*others, last), place.steps):
+        for kind, (_, stride) in zip(kinds, place.steps):
             if kind:
                 by = const(place.dtype.itemsize, I64) if stride is None else stride
                 term = by if kind == 1 else Expr("mul", (const(kind, I64), by), I64)

@@ -218,9 +218,10 @@ class Strips:
             elif kind:
                 assert isinstance(kind, int)
                 finish.body.append(Set(name, Expr("exact_add", (var(name, I64), const(kind * (self.width - 1), I64)), I64)))
-        look = next(i for i in of.loop.latches[0].body if isinstance(i, Interruptible))
-        look = of.proven.get(look, look) or look  # type: ignore[assignment]
-        finish.body.append(Interruptible(rest, look.turns * self.width, look.within))
+        for look in (i for i in of.loop.latches[0].body if isinstance(i, Interruptible)):
+            look = of.proven.get(look, look) or look  # type: ignore[assignment]
+            finish.body.append(Interruptible(rest, look.turns * self.width, look.within))
+            break
         start = self.strips[self.graph.header]
         finish.end = Jump(start)
         if self.use is not None:

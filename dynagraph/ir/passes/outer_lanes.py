@@ -153,9 +153,11 @@ class Lanes(LaneKinds):
         return value
 
     def _goes_on(self, loop: Loop) -> bool:
-        """Whether it goes on with lanes of the turn before."""
+        """Whether it goes on with lanes of the turn before, other than by counting."""
         names = {name for b in loop.blocks for name in self.graph.sets(b) if self.varies(name)}
-        return bool(names & self.live[loop.header])
+        _, _, begun = self.values.at_begin[self.graph.origin[loop.header]]
+        counters = {name for name, start in begun.items() if any(s.name in self.values.closed for s in start.symbols())}
+        return bool(names & self.live[loop.header] - counters)
 
     def _held(self, loop: Loop) -> dict[str, Held]:
         """By array: what an innermost loop reads and writes at one place only, in each turn."""

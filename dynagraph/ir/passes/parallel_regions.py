@@ -19,6 +19,7 @@ from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.passes.enter_loops import enter_at_tests
 from dynagraph.ir.passes.fast_loops import Copy, Guard, add_fast_loops, least_of, number, redirect
 from dynagraph.ir.passes.fast_nests import add_fast_nests
+from dynagraph.ir.passes.interchange import interchange
 from dynagraph.ir.passes.separate_loops import separate_loops
 from dynagraph.ir.passes.turns import TURN, Holds, has_unknown, moderate
 from dynagraph.ir.region_dependences import (
@@ -67,15 +68,16 @@ def with_copies(region: Region) -> Region:
     """A tidied region with all copies of its loops: it changes."""
     enter_at_tests(region)
     separate_loops(region)
+    ready, interchanged = interchange(region)
     reads = Reads()
     parallel = _add_nests(region, reads)
     nested = {block for loop in natural_loops(region) for block in loop.blocks[1:]}
-    done = add_fast_nests(region)
+    done = add_fast_nests(region, ready)
     add_fast_loops(region, done, lambda loop: None if loop.header in nested else _of_innermost(region, loop, reads, parallel))
     for turns in region.turns:
-        add_fast_loops(turns, add_fast_nests(turns))
-    for header in parallel:
-        region.copies[header] = "; ".join(filter(None, ("its turns run in parallel", region.copies.get(header))))
+        add_fast_loops(turns, add_fast_nests(turns, ready))
+    for header, said in (*interchanged.items(), *dict.fromkeys(parallel, "its turns run in parallel").items()):
+        region.copies[header] = "; ".join(filter(None, (said, region.copies.get(header))))
     return region
 
 
@@ -212,7 +214,7 @@ class _Parallel:
         self.start = self._block([], Jump(copies[self.loop.header]))
         for block, made_copy in copies.items():
             kept = block.body if copy is None else [p for i in block.body if (p := copy.proven.get(i, i)) is not None]
-            made_copy.body = [with_exit(i, exits[GIVES_UP]) for i in kept]
+            made_copy.body = [with_exit(i, self._exit(i, copies, exits[GIVES_UP])) for i in kept]
             made_copy.end = self._end(block, {**copies, self.loop.header: latch}, exits[GIVES_UP])
         self.header = copies[self.loop.header]
         for name in (LOW, HIGH, LAST):
@@ -223,13 +225,20 @@ class _Parallel:
         self._parameters(made)
         made.blocks = reverse_postorder(self.start)
         self.worker = made
-        if copy is not None and (self.gives_up in made.blocks or any(hasattr(i, "exit") for i in made.instructions())):
+        leaves = any(isinstance(getattr(i, "exit", None), Exit) for i in made.instructions())
+        self.may_give_up = leaves or self.gives_up in made.blocks
+        if copy is not None and self.may_give_up:
             raise Dependent("it may end early")
 
     def _block(self, body: list[Instruction], end: "Jump | Branch | Leave") -> Block:
         made = Block(self.n_blocks, self.loop.header.line, body, end)
         self.n_blocks += 1
         return made
+
+    @staticmethod
+    def _exit(i: Instruction, copies: dict[Block, Block], gives_up: Exit) -> Exit | Block:
+        early = getattr(i, "exit", None)
+        return copies.get(early, gives_up) if isinstance(early, Block) else gives_up
 
     def _variable(self, name: str) -> Expr:
         kind = self.region.variables[name]
@@ -357,7 +366,7 @@ class _Parallel:
     def link(self, copy: Copy | None = None) -> None:
         region, header = self.region, self.loop.header
         otherwise = header if copy is None else copy.guard.block if copy.kept else copy.entry
-        keeps = copy is None or copy.kept > 0
+        keeps = self.may_give_up if copy is None else copy.kept > 0
         guard = Guard(region, self.turns, self._block([], Jump(otherwise)), otherwise)
         turns = self._turns(guard) if copy is None or keeps else var(copy.left, I64)
         counts = sorted(set(self.steps) & (set(self.worker.parameters) | set(self.left)))
