@@ -64,6 +64,10 @@ def over(function: Torch) -> Torch:
     return lambda x, axis, keepdims, **more: function(x, dim=axis, keepdim=keepdims, **more) if axis else x.clone()
 
 
+def sum_where(x: Any, mask: Any, start: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+    return over(torch.sum)(torch.where(mask, x, torch.zeros((), dtype=x.dtype)), axis, keepdims) + start
+
+
 def prod(x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
     for k in reversed(axis):
         x = x.prod(dim=k, keepdim=keepdims)
@@ -91,8 +95,10 @@ ROWS: dict[str, Torch] = {
     "arcsin": torch.asin, "arccos": torch.acos, "arctan": torch.atan, "sinh": torch.sinh, "cosh": torch.cosh, "tanh": torch.tanh,
     "arcsinh": torch.asinh, "arccosh": torch.acosh, "arctanh": torch.atanh, "erf": torch.erf, "floor": torch.floor,
     "ceil": torch.ceil, "trunc": torch.trunc, "rint": torch.round, "where": torch.where,
-    "cast": lambda x, dtype: x.to(getattr(torch, dtype.name)), "sum": over(torch.sum), "prod": prod, "max": over(torch.amax),
-    "min": over(torch.amin), "mean": over(torch.mean), "cumsum": along(torch.cumsum), "cumprod": along(torch.cumprod),
+    "cast": lambda x, dtype: x.to(getattr(torch, dtype.name)), "sum": over(torch.sum), "sum_where": sum_where, "prod": prod,
+    "max": over(torch.amax),
+    "min": over(torch.amin),
+    "mean": over(torch.mean), "cumsum": along(torch.cumsum), "cumprod": along(torch.cumprod),
     "var": lambda x, axis, keepdims, ddof: torch.var(x, dim=axis, keepdim=keepdims, correction=ddof),
     "std": lambda x, axis, keepdims, ddof: torch.std(x, dim=axis, keepdim=keepdims, correction=ddof),
     "add_accumulate": along(torch.cumsum), "multiply_accumulate": along(torch.cumprod),
