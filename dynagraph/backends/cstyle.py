@@ -263,11 +263,17 @@ class CStyle:
         if e.op == "sub" and operand.is_inexact and e.args[0].op == "const" and has_zero(e.args[0].value):
             return self.less_from_zero(e.args[0].value, args[1], operand)
         by_parts = operand.is_complex and e.op in ("add", "sub")
+        if e.op == "sub" and operand.is_float and e.args[0].op in ("mul", "var"):
+            args = [self.rounded_product(args[0]), args[1]]
         if function.operator and (operand.is_float or by_parts or e.op in ("and", "or", "xor")):
             return f"({args[0]} {function.operator} {args[1]})"
         if function.builtin and operand.is_float:
             return self.builtin(function.builtin, operand, args)
         return self.function(e.op, e.args[-1].dtype, args)
+
+    def rounded_product(self, text: str) -> str:
+        """What may be a product, as the first operand of a difference: it is rounded first (arithmetic.h)."""
+        return f"DG_ROUNDED({text})"
 
     def less_from_zero(self, constant: Any, x: str, dtype: DType) -> str:
         """A constant with a part of 0.0, less a number.

@@ -238,11 +238,11 @@ def test_a_process_that_has_ended_is_not_asked_again_and_again_while_others_work
 
 def test_functions_of_a_large_source_are_shared_out_evenly(monkeypatch):
     monkeypatch.setattr(toolchain, "n_processors", lambda: 2)
-    parts = toolchain.parts_of("/* functions: 1 9 1 3 2 1 8 4 1 */\n")
+    parts = toolchain.parts_of("/* functions: 1 9 1 3 2 1 8 4 1 */\n", 8)
     assert sorted(k for part in parts for k in part) == list(range(9))
     weights = [1, 9, 1, 3, 2, 1, 8, 4, 1]
     assert [sum(weights[k] for k in part) for part in parts] == [15, 15]
-    assert len(toolchain.parts_of("/* functions: 1 2 3 */\n")) == len(toolchain.parts_of(SOURCE)) == 1
+    assert len(toolchain.parts_of("/* functions: 1 2 3 */\n", 8)) == len(toolchain.parts_of(SOURCE, 8)) == 1
 
 
 def test_a_refusal_shows_the_compilers_words_and_keeps_the_source(folder):

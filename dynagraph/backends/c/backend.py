@@ -77,7 +77,7 @@ def complete_source(source: CSource) -> str:
     threshold = f"#define DG_PARALLEL_NANOSECONDS {PARALLEL_NANOSECONDS:.1f}\n#define DG_PART_NANOSECONDS {PART_NANOSECONDS:.1f}\n"
     sums = support("sums.h") if source.has_sums else ""
     large = "#define DG_LARGE\n" if source.is_large else ""
-    headers = [threshold, large, support("support.h"), support("blas.h"), sums]
+    headers = [threshold, large, support("arithmetic.h"), support("support.h"), support("blas.h"), sums]
     return "\n".join([runtime_header(), prelude_for(source.functions), *headers, source.text])
 
 

@@ -232,7 +232,7 @@ DG_INLINE int dg_float_pow(double x, double y, double *r)
 DG_INLINE double _Complex dg_python_complex_mul(double _Complex a, double _Complex b)
 {
     double ar = __real__ a, ai = __imag__ a, br = __real__ b, bi = __imag__ b;
-    return __builtin_complex(ar * br - ai * bi, ar * bi + ai * br);
+    return __builtin_complex(DG_ROUNDED(ar * br) - ai * bi, ar * bi + ai * br);
 }
 
 /* as CPython's, but for what is not finite */

@@ -149,7 +149,8 @@ def print_region(region: Region) -> tuple[str, str]:
     text = str(printer.out)
     more = [support(name) for name, marks in SUPPORT_FILES.items() if any(mark in text for mark in marks)]
     more += printer.used_lanes
-    return "\n".join([runtime_header(), prelude_for(printer.c.used_functions), support("loops.h"), *more]), text
+    headers = [runtime_header(), prelude_for(printer.c.used_functions), support("arithmetic.h"), support("loops.h"), *more]
+    return "\n".join(headers), text
 
 
 def _ints(texts: Iterable[str]) -> str:

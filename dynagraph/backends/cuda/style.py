@@ -29,6 +29,10 @@ class CudaStyle(CStyle):
         super().__init__(writer)
         self.checked = checked
 
+    def rounded_product(self, text: str) -> str:
+        """NVRTC has no such operation."""
+        return text
+
     def less_from_zero(self, constant: Any, x: str, dtype: DType) -> str:
         """NVRTC keeps signs of zeros."""
         return f"({self.literal(constant, dtype)} - {x})"
