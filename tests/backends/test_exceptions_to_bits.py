@@ -48,6 +48,10 @@ def of_functions(rng: np.random.Generator) -> list[Case]:
     return [(function, (numbers(rng, 500),)) for _ in range(N) for function in (lambda x: np.exp(x).sum(), np.hypot.reduce)]
 
 
+def of_squares(rng: np.random.Generator) -> list[Case]:
+    return [(lambda x: [x[k] ** 2 for k in range(100)], (numbers(rng, 100),)) for _ in range(N)]
+
+
 def of_large_temporaries(rng: np.random.Generator) -> list[Case]:
     return [(lambda x, y: (x.T * 2 + y).sum(axis=0), (numbers(rng, 190, 190), numbers(rng, 190, 190))) for _ in range(2)]
 
@@ -69,6 +73,7 @@ MEASURED: dict[str, tuple[Callable[[np.random.Generator], list[Case]], str, bool
     "`einsum` that is not a matrix product": (of_complex_numbers, "c", True),
     "`@` of reversed arrays": (of_reversed_arrays, "c", False),
     "sums of transcendental functions": (of_functions, "c", False),
+    "squares of NumPy's scalars": (of_squares, "c", True),
     "a temporary of 256 KiB or more": (of_large_temporaries, "c", False),
     "CUDA, the `numpy` backend's buffered casts": (of_casts, "numpy", False),
 }
