@@ -35,7 +35,10 @@ from typing import IO, Any
 from gpu_report import Report, summary
 from gpu_wheels import FOLDER, ROOT, NoWheel, top_level, unpack, wheel_of_tree
 
-TESTS = ("tests/cuda", "tests/cupy_arrays", "tests/torch/test_on_device.py", "tests/torch/test_cuda.py")
+TESTS = (
+    "tests/cuda", "tests/cupy_arrays", "tests/torch/test_on_device.py", "tests/torch/test_compiled_on_device.py",
+    "tests/torch/test_cuda.py",
+)  # fmt: skip
 # what runs on the device comes first; the rest has been run without one
 ON_DEVICE = (
     "tests/cupy_arrays/",
