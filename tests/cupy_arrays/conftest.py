@@ -26,16 +26,19 @@ def real_cupy() -> Any:
 
 @contextlib.contextmanager
 def installed(module: Any) -> Iterator[Any]:
-    """`module` is what ``import cupy`` gives."""
-    before = sys.modules.get("cupy")
-    sys.modules["cupy"] = module
+    """`module` is what ``import cupy`` gives, and with the stand-in, ``import cupyx`` what goes with it."""
+    is_stand_in = isinstance(getattr(module, "machine", None), stand_in.Machine)
+    given = {"cupy": module} | ({"cupyx": module.cupyx} if is_stand_in else {})
+    before = {name: sys.modules.get(name) for name in given}
+    sys.modules.update(given)
     try:
         yield module
     finally:
-        if before is not None:
-            sys.modules["cupy"] = before
-        elif isinstance(getattr(module, "machine", None), stand_in.Machine):  # else it is CuPy, and stays imported
-            del sys.modules["cupy"]
+        for name, earlier in before.items():
+            if earlier is not None:
+                sys.modules[name] = earlier
+            elif is_stand_in:  # else it is CuPy, and stays imported
+                del sys.modules[name]
 
 
 @pytest.fixture
