@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # worksteal: files that take long do not end up with one worker
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal -m "not fuzz and not soak"
 
-.PHONY: demo test test-all test-zig test-frontend conformance contract lint types imports fuzz soak bench wheels wheel-cp312 gpu-check \
+.PHONY: demo test test-all test-programs test-zig test-frontend conformance contract lint types imports fuzz soak bench wheels wheel-cp312 gpu-check \
 	extensions asan clean
 
 demo: $(VENV)/.installed
@@ -22,6 +22,10 @@ test: $(VENV)/.installed
 test-all: $(VENV)/.installed
 	$(PYTEST) -o faulthandler_timeout=1800 --all-cases
 	$(MAKE) test-zig
+
+# all programs as people write them, and 2,000 random loops
+test-programs: $(VENV)/.installed
+	$(PYTEST) --all-cases tests/programs tests/loops/test_random_loops.py
 
 # the tests of the C backend under the compiler of dynagraph[compiler], which is installed for it (100 MB); ZIG_TESTS may name less
 ZIG_TESTS ?= tests/backends
