@@ -244,3 +244,18 @@ def test_dtypes_that_bound_places(dtype):
     for backend in BACKENDS:
         compiled = compare(f, np.arange(256.0), places, backend=backend)
         assert all((p.graph.n_checks > 0) == (dtype == "int64") for p in compiled.programs)
+
+
+@pytest.mark.parametrize("function", [lambda x, k: x[k[0]], lambda x, k: x[k[0], 1], lambda x, k: x[k[:1], 1]])
+@pytest.mark.parametrize("place", [1, 2**63, 2**64 - 4])
+def test_a_place_of_uint64_is_no_negative_number(function: Callable, place: int) -> None:
+    """NumPy takes scalars by their values, and arrays modulo 2**64."""
+    x, k = np.arange(25.0).reshape(5, 5), np.array([place], np.uint64)
+
+    def result(call: Callable) -> Any:
+        try:
+            return np.asarray(call(x, k)).tolist()
+        except (OverflowError, IndexError) as error:
+            return repr(error)
+
+    assert result(dg.compile(function)) == result(function)

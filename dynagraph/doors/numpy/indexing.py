@@ -188,6 +188,9 @@ def places_of(b: Builder, index: Index) -> Places:
         for node in nodes:
             _check_of_cupy(b, node)
     given = tuple(b.cast(p, dtypes.int64) for p in nodes)
+    for node, place in zip(nodes, given):
+        if node.dtype is dtypes.uint64 and node.ndim == 0 and b.check_op is None:  # from 2**63 on OverflowError; of arrays negative
+            b.bail_out_where(b.call("less", place, b.scalar(0, dtypes.int64)))
     spread = tuple(p if same_shape(p.shape, shape) else b.call("broadcast_to", p, shape=shape) for p in given)
     return Places(index.basic, given, spread, axes, index.at)
 
