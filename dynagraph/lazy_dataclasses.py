@@ -124,7 +124,7 @@ def _refusals(cls: type, names: frozenset[str]) -> tuple[Callable[..., None], Ca
     return __setattr__, __delattr__
 
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # checkers know the library's decorator, and what it does to a class
     from dataclasses import dataclass
 else:
     dataclass = lazy_dataclass

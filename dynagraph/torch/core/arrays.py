@@ -135,6 +135,5 @@ def strided(x: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
 
 __all__ = [
     "any_wrong", "as_array", "failing", "in_c_order", "is_on_gpu", "library_of_array", "put_beside", "strided",
-    "ufunc_accumulate", "ufunc_at",
-    "ufunc_reduce",
+    "ufunc_accumulate", "ufunc_at", "ufunc_reduce",
 ]  # fmt: skip

@@ -60,6 +60,32 @@ def test_powers_are_those_of_pow(exponent: str, of_python: bool) -> None:
     assert compiled.stats.fallbacks == 0
 
 
+@pytest.mark.parametrize("exponent", POWERS)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_powers_in_machine_code_are_those_of_pow(exponent: str) -> None:
+    """Nothing is caught here, so that no turn runs as Python."""
+    power = POWERS[exponent]
+
+    def of_numpys(x: np.ndarray, out: np.ndarray) -> None:
+        for k in range(len(x)):
+            out[k] = power(x[k])
+
+    def of_pythons(x: np.ndarray, out: np.ndarray) -> None:
+        for k in range(len(x)):
+            out[k] = power(float(x[k]))
+
+    x = samples()
+    usual = np.abs(x[np.isfinite(x) & (np.abs(x) < 1e60)])
+    for plain, values in ((of_numpys, x), (of_pythons, usual[usual > 1e-60])):
+        want, got = np.empty_like(values), np.empty_like(values)
+        plain(values, want)
+        compiled = dg.compile(plain, fullgraph=True)
+        compiled(values, got)
+        assert not compiled.stats.breaks and not compiled.stats.side_exits
+        assert np.array_equal(np.isnan(got), np.isnan(want))
+        np.testing.assert_array_equal(got.view(np.uint64)[~np.isnan(want)], want.view(np.uint64)[~np.isnan(want)])
+
+
 @pytest.mark.parametrize("exponent", [*POWERS, "an array's"])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_powers_of_float32_are_those_of_powf(exponent: str) -> None:
