@@ -50,6 +50,7 @@ class Module:
     tensor([2., 2.], grad_fn=<MulBackward0>)
     """
 
+    __dynagraph_by_identity__ = True  # captured code may have it in a set without depending on which module it is
     dump_patches = False
     _version = 1
     call_super_init = False
