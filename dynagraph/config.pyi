@@ -24,6 +24,7 @@ strict: bool
 log: frozenset[str]
 cache: bool
 cache_dir: str | None
+cache_programs: bool
 cache_limit: int
 cc: str | None
 compiler_timeout: float | None

@@ -25,6 +25,7 @@ if not os.path.basename(os.environ.get("DYNAGRAPH_CACHE_DIR", "")).startswith(CA
     os.environ.setdefault("DYNAGRAPH_STAY_EAGER", "0")
     os.environ.setdefault("DYNAGRAPH_COMPILE_BUDGET", "unlimited")
     os.environ.setdefault("DYNAGRAPH_TWO_TIERS", "0")  # each kernel is compiled once
+    os.environ.setdefault("DYNAGRAPH_CACHE_PROGRAMS", "0")  # each test captures what it calls
     atexit.register(shutil.rmtree, _folder, ignore_errors=True)
 
 

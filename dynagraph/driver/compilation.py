@@ -195,9 +195,9 @@ class Compilation(Locked):
                     self._rest(start)
                     return None
                 left, kind = self.account.left(), types_of(values)
-                entry = self._of_another_process(function, values, kind)
-                if entry is not None:
-                    return entry
+                restored = self._of_another_process(function, values, kind)
+                if restored is not None:
+                    return restored
                 if left is not None and self.calls_loops:
                     left = max(left, loop_calls.WORTH)
                 if kind in self.begun:
@@ -244,6 +244,7 @@ class Compilation(Locked):
             self.stats.restored += 1
             return entry
 
+        start = time.perf_counter()
         try:
             return saved.take(function, values, serves)
         except Exception as error:
@@ -251,7 +252,9 @@ class Compilation(Locked):
                 raise
             saved.unread.clear()
             self._note_failure(function, error, values)
-        return None
+            return None
+        finally:
+            self.stats.compile_seconds += time.perf_counter() - start
 
     def _rest(self, start: float, seconds: float = 0.0) -> None:
         """Leave calls that no entry serves alone for some time: a look at each, such as began at `start`, would cost too much."""

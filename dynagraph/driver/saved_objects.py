@@ -1,7 +1,7 @@
 """How what a program refers to is written to a file, and found again in another process.
 
-Functions, classes, modules, and the objects that this package's modules hold go by name; functions and classes of others with a digest
-of their code, so that a program is not used once these were edited.  Plain values, graphs and guards go by value.  Everything else
+Functions, classes, modules, and the objects that this package's modules hold go by name; functions and classes of others
+with a digest of their code, so that a program is not used once these were edited.  Plain values, graphs and guards go by value.  Everything else
 is refused: an object of the user's is another one in each process.
 """
 
@@ -22,13 +22,21 @@ from dynagraph.frontend.guards.sources import Source
 from dynagraph.ir.graph import Graph, Meta, Node
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.ops import OPS
+from dynagraph.ir.shapes import SymInt
 from dynagraph.location import Location
 
 ATOMS = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented))
-BY_VALUE = ("dynagraph.ir.", "dynagraph.frontend.guards.", "dynagraph.torch.core.joined", "dynagraph.driver.decorated", "dynagraph.location")
+BY_VALUE = (
+    "dynagraph.ir.",
+    "dynagraph.frontend.guards.",
+    "dynagraph.torch.core.joined",
+    "dynagraph.driver.decorated",
+    "dynagraph.location",
+)
 # whose functions and classes are the same as long as their versions are, which are part of a program's key
 TRUSTED = frozenset({"dynagraph", "numpy", "ml_dtypes", "scipy", "builtins", *sys.stdlib_module_names}) - {"__main__"}
 OF_CLASS = ("fget", "fset", "fdel", "__func__")  # where descriptors of a class hold functions
+DISPATCHER = type(np.sum)  # of NumPy's functions that other classes may take over
 IGNORED = ("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__static_attributes__", "__firstlineno__")
 
 
@@ -99,7 +107,7 @@ def _member_text(value: Any) -> str:
     if isinstance(value, type):
         return f"{value.__module__}.{value.__qualname__}"
     if isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType, types.BuiltinFunctionType)):
-        return type(value).__name__
+        return str(type(value).__name__)
     return value_text(value)
 
 
@@ -173,21 +181,20 @@ class Holdings:
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-class Saver(pickle.Pickler):
-    """Writes what a program is; NotSaved where it has what goes by neither name nor value.
+class Known:
+    """What one program's parts may be referred to by: names, the functions that they are of, and the sources of guards.
 
-    `guards`: objects without a name are found where the guards look at them (`sources`).
+    `sources`: the bytes of those that were needed, and digests of what stands there; each may need those before it.
     """
 
-    def __init__(self, file: io.BytesIO, holdings: Holdings, guards: Iterable[Guard] = ()):
-        super().__init__(file, protocol=5)
+    def __init__(self, holdings: Holdings, guards: Iterable[Guard]):
         self.holdings = holdings
         self.by_source: dict[int, Source] = {}
         self.cells: dict[int, tuple[types.FunctionType, int]] = {}
         self.codes: dict[int, types.FunctionType] = {}
-        self.sources: list[tuple[Source, str]] = []
+        self.defaults: dict[int, tuple[types.FunctionType, str]] = {}
+        self.sources: list[tuple[bytes, str]] = []
         self._numbers: dict[int, int] = {}
-        self._parts: set[int] = set()  # containers of what goes by value
         for guard in guards:
             if isinstance(guard, Is):
                 if isinstance(guard.object, (types.FunctionType, type)):
@@ -196,13 +203,48 @@ class Saver(pickle.Pickler):
                     self.note(guard.object)
 
     def note(self, function: types.FunctionType) -> None:
-        """A function whose code and cells may be referred to."""
+        """A function whose code, defaults and cells may be referred to."""
         self.codes.setdefault(id(function.__code__), function)
+        for name in ("__defaults__", "__kwdefaults__"):
+            self.defaults.setdefault(id(getattr(function, name)), (function, name))
         for k, cell in enumerate(function.__closure__ or ()):
             self.cells.setdefault(id(cell), (function, k))
 
+    def written(self, value: Any) -> bytes:
+        """A value as bytes."""
+        out = io.BytesIO()
+        Saver(out, self).dump(value)
+        return out.getvalue()
+
+    def reference(self, thing: Any) -> tuple[Any, ...]:
+        """How a function or class is found: by its name, or where a guard looks at it."""
+        name = _by_name(thing)
+        if name is not None:
+            return ("name", *name, digest_of(thing))
+        number = self._numbers.get(id(thing))
+        if number is None:
+            source = self.by_source.get(id(thing))
+            if source is None:
+                raise NotSaved(f"{thing!r}, which no name leads to")
+            entry = self.written(source), digest_of(thing)
+            number = self._numbers[id(thing)] = len(self.sources)
+            self.sources.append(entry)
+        return "source", number
+
+
+class Saver(pickle.Pickler):
+    """Writes what a program is; NotSaved where it has what goes by neither name nor value."""
+
+    def __init__(self, file: io.BytesIO, known: Known):
+        super().__init__(file, protocol=5)
+        self.known = known
+        self._parts: set[int] = set()  # containers of what goes by value
+
     def persistent_id(self, obj: Any) -> Any:
         kind = type(obj)
+        if kind is not type(None) and id(obj) in self.known.defaults:  # which guards know by identity
+            function, name = self.known.defaults[id(obj)]
+            return ("attribute", name, *self.known.reference(function))
         if kind in ATOMS or kind is tuple or kind is frozenset or kind is np.dtype or kind is range or kind is slice:
             return None
         made_by = getattr(obj, "__dynagraph_made_by__", None) if is_trusted(obj if isinstance(obj, type) else kind) else None
@@ -210,27 +252,27 @@ class Saver(pickle.Pickler):
             made = made_by()
             if made is not None:
                 return "call", *made
-        place = self.holdings.places.get(id(obj))
+        place = self.known.holdings.places.get(id(obj))
         if place is not None:
             return ("held", *place)
         if isinstance(obj, types.ModuleType):
             return "module", obj.__name__
         if kind is dict:
             return self._of_dict(obj)
-        if isinstance(obj, (types.FunctionType, type)):
-            return self._of_thing(obj)
+        if isinstance(obj, (types.FunctionType, type, DISPATCHER)):
+            return self.known.reference(obj)
         if isinstance(obj, types.CodeType):
-            function = self.codes.get(id(obj))
-            if function is None:
+            runs = self.known.codes.get(id(obj))
+            if runs is None:
                 raise NotSaved(f"code of {obj.co_qualname}")
-            return ("code", code_digest(obj), *self._of_thing(function))
+            return ("code", code_digest(obj), *self.known.reference(runs))
         if isinstance(obj, types.CellType):
-            function, k = self.cells.get(id(obj), (None, 0))
-            if function is None:
+            owner = self.known.cells.get(id(obj))
+            if owner is None:
                 raise NotSaved("a closure's cell")
-            return ("cell", k, *self._of_thing(function))
+            return ("cell", owner[1], *self.known.reference(owner[0]))
         if isinstance(obj, (types.MemberDescriptorType, types.GetSetDescriptorType)):
-            return ("member", obj.__name__, *self._of_thing(obj.__objclass__))
+            return ("member", obj.__name__, *self.known.reference(obj.__objclass__))
         if isinstance(obj, (types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodDescriptorType, np.ufunc)):
             return None  # which pickle finds by name
         if isinstance(obj, (np.generic, Node)) or kind.__module__.startswith(BY_VALUE):
@@ -241,31 +283,20 @@ class Saver(pickle.Pickler):
         raise NotSaved(f"{kind.__module__}.{kind.__qualname__}")
 
     def _of_dict(self, obj: dict[Any, Any]) -> Any:
-        module = self.holdings.namespaces.get(id(obj))
+        module = self.known.holdings.namespaces.get(id(obj))
         if module is not None:
             return "namespace", module
         if list(obj) != ["value"] and id(obj) not in self._parts:  # {"value": ...}: of a guard's own
             raise NotSaved(f"a dict with the keys {list(obj)[:5]}")
         return None
 
-    def _of_thing(self, thing: Any) -> tuple[Any, ...]:
-        name = _by_name(thing)
-        if name is not None:
-            return ("name", *name, digest_of(thing))
-        source = self.by_source.get(id(thing))
-        if source is None:
-            raise NotSaved(f"{thing!r}, which no name leads to")
-        if isinstance(thing, types.FunctionType):
-            self.note(thing)
-        number = self._numbers.get(id(thing))
-        if number is None:
-            number = self._numbers[id(thing)] = len(self.sources)
-            self.sources.append((source, digest_of(thing)))
-        return "source", number
-
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, IntExpr):
             return IntExpr, (obj.terms,)  # its hash is another one in each process
+        if isinstance(obj, SymInt):
+            return SymInt, (obj._expr, obj.env)
+        if isinstance(obj, np.ndarray):
+            return _array, (obj.tobytes(), obj.dtype, obj.shape)
         if isinstance(obj, Graph):
             return _graph, (obj.name, obj.constants, obj.library, tuple(_rows(obj)))
         reduce = getattr(type(obj), "__dynagraph_parts__", None)
@@ -297,8 +328,12 @@ def _containers_of(obj: Any) -> Iterator[int]:
             pending += [*value, *value.values()]
 
 
+def _array(data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
+    return np.frombuffer(data, dtype).reshape(shape)  # read-only, as a graph's constants are
+
+
 def _made(cls: type, fields: tuple[tuple[str, Any], ...]) -> Any:
-    made = object.__new__(cls)
+    made: Any = object.__new__(cls)
     made.__dict__.update(fields)
     return made
 
@@ -375,6 +410,9 @@ class Loader(pickle.Unpickler):
             raise Stale(f"{code.co_qualname} was changed")
         return code
 
+    def _attribute(self, name: str, *function: Any) -> Any:
+        return getattr(self.persistent_load(function), name)
+
     def _cell(self, k: int, *function: Any) -> Any:
         return self.persistent_load(function).__closure__[k]
 
@@ -382,10 +420,13 @@ class Loader(pickle.Unpickler):
         return self.persistent_load(cls).__dict__[name]
 
 
-def what_stands_at(sources: tuple[tuple[Source, str], ...], values: tuple[Any, ...], closure: tuple[Any, ...]) -> tuple[Any, ...]:
+def _standing_there(
+    sources: tuple[tuple[bytes, str], ...], values: tuple[Any, ...], closure: tuple[Any, ...]
+) -> tuple[Any, ...]:
     """The functions and classes at sources, for the arguments of a call; Stale where one is another."""
-    found = []
-    for source, digest in sources:
+    found: tuple[Any, ...] = ()
+    for data, digest in sources:
+        source = Loader(data, found).load()
         try:
             thing = source.now(values, closure)
             same = isinstance(thing, (types.FunctionType, type)) and digest_of(thing) == digest
@@ -393,29 +434,25 @@ def what_stands_at(sources: tuple[tuple[Source, str], ...], values: tuple[Any, .
             raise Stale(f"{source}: {error!r}") from error
         if not same:
             raise Stale(f"{source} was changed")
-        found.append(thing)
-    return tuple(found)
+        found += (thing,)
+    return found
 
 
 def saved(value: Any, holdings: Holdings, guards: Iterable[Guard], function: types.FunctionType) -> bytes:
-    """The bytes of a value, and before them those of the sources that it needs.  `function`: whose program it is."""
-    out = io.BytesIO()
-    saver = Saver(out, holdings, guards)
-    saver.note(function)
-    saver.dump(value)
-    first = io.BytesIO()
-    Saver(first, holdings).dump(tuple(saver.sources))
-    return pickle.dumps((first.getvalue(), out.getvalue()))
+    """The bytes of a value, and of the sources that it needs.  `function`: whose program it is."""
+    known = Known(holdings, guards)
+    known.note(function)
+    data = known.written(value)
+    return pickle.dumps((tuple(known.sources), data))
 
 
 def loaded(data: bytes, function: types.FunctionType, values: tuple[Any, ...]) -> Any:
     """What `saved` has written, for a call of the function with these bound parameters; raises Stale."""
     sources, value = pickle.loads(data)
-    given = what_stands_at(Loader(sources).load(), values, function.__closure__ or ())
     try:
-        return Loader(value, given).load()
+        return Loader(value, _standing_there(sources, values, function.__closure__ or ())).load()
     except (AttributeError, ImportError) as error:  # a name that pickle itself looks up
         raise Stale(str(error)) from error
 
 
-__all__ = ["NotSaved", "Stale", "code_digest", "function_digest", "loaded", "saved"]
+__all__ = ["Holdings", "NotSaved", "Stale", "code_digest", "function_digest", "loaded", "saved"]

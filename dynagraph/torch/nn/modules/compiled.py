@@ -1,7 +1,7 @@
 """What ``dg.compile(model)`` gives: a view of the model whose calls are compiled.
 
-The view has the model's own ``__dict__``: parameters, buffers, submodules, hooks and `training` are the model's, under the same names, and
-what is set on one of the two is set on both.
+The view has the model's own ``__dict__``: parameters, buffers, submodules, hooks and `training` are the model's, under the same
+names, and what is set on one of the two is set on both.
 """
 
 from __future__ import annotations

@@ -1,0 +1,237 @@
+"""Programs that an earlier process has made: used where all is as it was, and only there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dynagraph.backends import toolchain
+
+pytestmark = pytest.mark.skipif(toolchain.find_compiler() is None, reason="there is no C compiler")
+
+# prints what a call gives, and how it was come by
+SCRIPT = """
+import json, sys
+import numpy as np
+import dynagraph as dg
+{helper}
+
+@dg.compile(mode="max", backend="c")
+def f(x, y=2.0):
+{body}
+
+from dynagraph.driver import saved_programs
+saved_programs.LEAST_SECONDS = 0.0
+for size in {sizes}:
+    result = f(np.arange(float(size)))
+print(json.dumps([np.asarray(result).tolist(), f.stats.restored, f.stats.compiles, f.stats.fallbacks, len(f.last_graph) > 1]))
+"""
+BODY = "    return helper(np.tanh(x)) * y + FACTOR"
+HELPER = "FACTOR = 3.0\ndef helper(x, k=1.0):\n    return x * x + k\n"
+
+
+class Process:
+    """Runs versions of one script in a cache of its own."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def __call__(self, helper: str = HELPER, body: str = BODY, sizes: str = "[3]", **environment: str) -> Any:
+        path = self.folder / "script.py"
+        path.write_text(SCRIPT.format(helper=textwrap.dedent(helper), body=body, sizes=sizes))
+        return self.run(path, **environment)
+
+    def run(self, path: Path, **environment: str) -> Any:
+        given = {"DYNAGRAPH_CACHE_DIR": str(self.folder / "cache"), "DYNAGRAPH_CACHE_PROGRAMS": "1", **environment}
+        done = subprocess.run(
+            [sys.executable, str(path)], env={**os.environ, **given}, capture_output=True, text=True, check=False, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    def programs(self) -> list[Path]:
+        return sorted((self.folder / "cache").glob("*.program"))
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Process:
+    return Process(tmp_path)
+
+
+def test_a_later_process_captures_nothing(process: Process) -> None:
+    value, restored, compiles, fallbacks, has_graph = process()
+    assert (restored, compiles, fallbacks, has_graph) == (0, 1, 0, True)
+    assert process() == [value, 1, 0, 0, True]
+
+
+def test_programs_of_several_sizes(process: Process) -> None:
+    """The first has one size, the second any."""
+    value, restored, compiles, _, _ = process(sizes="[3, 4, 5]")
+    assert (restored, compiles) == (0, 2)
+    assert process(sizes="[3, 4, 5]")[:3] == [value, 2, 0]
+    assert process(sizes="[7, 3, 4]")[1:3] == [1, 0]
+
+
+EDITS = {
+    "the function": {"body": BODY + " + 1"},
+    "what it calls": {"helper": HELPER.replace("x * x", "x * x * x")},
+    "defaults of what it calls": {"helper": HELPER.replace("k=1.0", "k=5.0")},
+    "a global": {"helper": HELPER.replace("3.0", "4.0")},
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_edited_code_is_captured_anew(process: Process, edit: str) -> None:
+    before = process()
+    after = process(**EDITS[edit])
+    assert after[0] != before[0]
+    assert after[1:3] == [0, 1]
+    assert process(**EDITS[edit])[1:3] == [1, 0]
+
+
+CLASS = """
+FACTOR = 3.0
+class Base:
+    scale = 2.0
+    def __init__(self): self.shift = 1.0
+    def both(self, x): return x * self.scale + self.shift
+class Model(Base):
+    @property
+    def twice(self): return 2.0
+    def __call__(self, x): return self.both(x) * self.twice
+helper = Model()
+"""
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [("scale = 2.0", "scale = 5.0"), ("+ self.shift", "- self.shift"), ("return 2.0", "return 7.0"), ("shift = 1.0", "shift = 9.0")],
+)
+def test_edited_classes(process: Process, old: str, new: str) -> None:
+    before = process(helper=CLASS)
+    assert process(helper=CLASS)[:3] == [before[0], 1, 0]
+    after = process(helper=CLASS.replace(old, new))
+    assert after[0] != before[0] and after[1] == 0
+
+
+def test_decorated_and_nested_functions(process: Process) -> None:
+    helper = """
+    FACTOR = 3.0
+    def scaled(by):
+        def decorate(function):
+            def inner(x, *more):
+                return function(x, *more) * by
+            return inner
+        return decorate
+    @scaled({by})
+    def helper(x):
+        return x + 1
+    """
+    before = process(helper=helper.replace("{by}", "2.0"))
+    assert process(helper=helper.replace("{by}", "2.0"))[:3] == [before[0], 1, 0]
+    after = process(helper=helper.replace("{by}", "4.0"))
+    assert after[0] != before[0] and after[1] == 0
+
+
+PER_PROCESS = {
+    "hash": 'helper = lambda x: x * (hash("text") % 97)',
+    "set": 'def helper(x):\n    for name in {"a", "b", "c", "d"}:\n        x = x * 2 + ord(name)\n    return x',
+    "id": "THING = object()\ndef helper(x):\n    return x * (id(THING) % 97)",
+}
+
+
+@pytest.mark.parametrize("what", PER_PROCESS)
+def test_what_each_process_has_anew_is_not_kept(process: Process, what: str) -> None:
+    helper = "FACTOR = 3.0\n" + PER_PROCESS[what]
+    for seed in ("1", "2"):
+        assert process(helper=helper, PYTHONHASHSEED=seed)[1] == 0
+    assert process.programs() == []
+
+
+def test_it_can_be_switched_off(process: Process) -> None:
+    for _ in range(2):
+        assert process(DYNAGRAPH_CACHE_PROGRAMS="0")[1:3] == [0, 1]
+    assert process.programs() == []
+
+
+def test_damaged_entries(process: Process) -> None:
+    value = process()[0]
+    (path,) = process.programs()
+    image = path.read_bytes()
+    for damaged in (b"", image[:100], image[:-1], image[:50] + b"x" + image[51:]):
+        path.write_bytes(damaged)
+        assert process()[:3] == [value, 0, 1]
+        (path,) = process.programs()
+    assert process()[:3] == [value, 1, 0]
+
+
+def test_another_version_captures_anew(process: Process, tmp_path: Path) -> None:
+    process()
+    path = tmp_path / "script.py"
+    text = path.read_text()
+    path.write_text(text.replace("LEAST_SECONDS = 0.0", "LEAST_SECONDS = 0.0; saved_programs._versions = lambda: 'another'"))
+    assert process.run(path)[1:3] == [0, 1]
+
+
+TRAINING = """
+import json
+import numpy as np
+import dynagraph as dg
+from dynagraph import torch
+from dynagraph.torch.nn import functional as F, Module, Parameter
+
+class Layer(Module):
+    def __init__(self, rows, columns):
+        super().__init__()
+        self.weight = Parameter(torch.randn(rows, columns) / 8)
+        self.register_buffer("calls", torch.tensor(0))
+    def forward(self, x):
+        self.calls.add_(1)
+        return F.gelu(F.linear(x, self.weight))
+
+class Model(Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = Layer(16, 8), Layer(4, 16)
+    def forward(self, x):
+        return self.second(self.first(x))
+
+torch.manual_seed(0)
+model, x = Model(), torch.randn(5, 8)
+target = torch.tensor([0, 1, 2, 3, 0])
+
+@dg.compile(mode="max")
+def step(x, target):
+    loss = F.cross_entropy(model(x), target)
+    loss.backward()
+    with torch.no_grad():
+        for p in model.parameters():
+            p -= 0.1 * p.grad
+            p.grad = None
+    return loss
+
+losses = [step(x, target).item() for _ in range(4)]
+forward = dg.compile(model, mode="max")
+y = forward(x)
+y.sum().backward()
+grads = [p.grad.abs().sum().item() for p in model.parameters()]
+values = [losses, y.tolist(), grads, model.first.calls.item()]
+print(json.dumps([values, step.stats.restored, step.stats.compiles, forward.stats.restored]))
+"""
+
+
+def test_training_steps(process: Process, tmp_path: Path) -> None:
+    """Updates in place, counters, and a node of the autograd graph whose backward is run outside."""
+    path = tmp_path / "training.py"
+    path.write_text(TRAINING)
+    value, restored, compiles, of_model = process.run(path)
+    assert (restored, compiles, of_model) == (0, 1, 0)
+    assert value[-1] == 5
+    assert process.run(path) == [value, 1, 0, 1]
