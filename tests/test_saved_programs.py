@@ -112,7 +112,7 @@ helper = Model()
 
 @pytest.mark.parametrize(
     "old, new",
-    [("scale = 2.0", "scale = 5.0"), ("+ self.shift", "- self.shift"), ("return 2.0", "return 7.0"), ("shift = 1.0", "shift = 9.0")],
+    [("scale = 2.0", "scale = 5.0"), ("+ self.shift", "- self.shift"), ("return 2.0", "return 7.0"), ("= 1.0", "= 9.0")],
 )
 def test_edited_classes(process: Process, old: str, new: str) -> None:
     before = process(helper=CLASS)

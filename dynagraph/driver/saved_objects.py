@@ -1,8 +1,8 @@
 """How what a program refers to is written to a file, and found again in another process.
 
-Functions, classes, modules, and the objects that this package's modules hold go by name; functions and classes of others
-with a digest of their code, so that a program is not used once these were edited.  Plain values, graphs and guards go by value.  Everything else
-is refused: an object of the user's is another one in each process.
+Functions, classes, modules, and the objects that this package's modules hold go by name; functions and classes of others with a
+digest of their code, so that a program is not used once these were edited.  Plain values, graphs and guards go by value.
+Everything else is refused: an object of the user's is another one in each process.
 """
 
 from __future__ import annotations
@@ -365,7 +365,7 @@ def _graph(name: str, constants: dict[str, Any], library: str, rows: tuple[Row, 
 
 
 class Loader(pickle.Unpickler):
-    """Reads what a `Saver` wrote.  Raises Stale where something is gone or was changed.  `given`: what stands at its sources now."""
+    """Reads what a `Saver` wrote; Stale where something is gone or was changed.  `given`: what stands at its sources now."""
 
     def __init__(self, data: bytes, given: tuple[Any, ...] = ()):
         super().__init__(io.BytesIO(data))

@@ -1,9 +1,9 @@
 """Programs that another process has made: guards, recipe, graph and the key of the machine code, kept beside the kernels.
 
 A later process whose function, arguments and versions are the same reads them instead of capturing: the guards decide, as they do
-in the process that made them.  What cannot be told to be the same in another process is not kept (saved_objects.py); neither are programs
-that end at a break, call native loops or NumPy's functions, or whose capture has looked at something that each process has anew:
-hashes, identities, the order of sets of texts.
+in the process that made them.  What cannot be told to be the same in another process is not kept (saved_objects.py).  Neither are
+programs that end at a break, call native loops or NumPy's functions, or whose capture has looked at something that each process has
+anew: hashes, identities, the order of sets of texts.
 """
 
 from __future__ import annotations
@@ -169,7 +169,8 @@ def _written(function: types.FunctionType, captured: Captured, executable: Execu
         in_tiers = native.better is not None
         machine = (
             kernel_cache.key_of(source), native.kernels.key if in_tiers else None,
-            zlib.compress(source.encode(), 1) if in_tiers else b"", native.entry, native.workspace, native.release_gil, native.limits,
+            zlib.compress(source.encode(), 1) if in_tiers else b"",
+            native.entry, native.workspace, native.release_gil, native.limits,
         )  # fmt: skip
     rows, last, n_registers = captured.guards.parts()
     parts = (
