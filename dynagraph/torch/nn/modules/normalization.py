@@ -5,7 +5,10 @@ from __future__ import annotations
 import numbers
 from typing import Any
 
+import numpy as np
+
 from dynagraph.torch.core.tensor import Tensor
+from dynagraph.torch.functions.creation import from_numpy
 from dynagraph.torch.nn import functional as F
 from dynagraph.torch.nn import init
 from dynagraph.torch.nn.modules.module import Module
@@ -137,4 +140,30 @@ class LocalResponseNorm(Module):
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 
-__all__ = ["GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
+class CrossMapLRN2d(Module):
+    """``y = x / (k + alpha / size * sum of x^2 over neighbouring channels)^beta``, of (N, C, H, W): an older `LocalResponseNorm`.
+
+    The neighbours are PyTorch's: a window around the channel that is never without the first channel, and of even sizes wider in
+    front. The gradient is that of this function; PyTorch's is that of other neighbours.
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.dim() != 4:
+            raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
+        shape = input.shape
+        reach, places = int((self.size - 1) / 2 + 1), np.arange(shape[1])
+        apart = places - places[:, None]  # of a channel, in columns, from the one that is normalized
+        near = (apart < reach) & ((apart > -reach) | (places == 0))
+        window = from_numpy(near.astype(np.float64)).to(input)
+        sums = (window @ (input * input).reshape(shape[0], shape[1], -1)).reshape(shape)
+        return input * (sums * (self.alpha / self.size) + self.k) ** -self.beta
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+__all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
