@@ -152,6 +152,10 @@ class UninitializedTensorMixin:
         self._array = array  # type: ignore[misc]
         self._storage = Storage(array)
 
+    def _converted(self, inner: Tensor) -> Any:
+        """What a conversion gives: of a parameter, tensors that are set as its `data`."""
+        return inner
+
     def share_memory_(self) -> Any:
         """Refused: there is no memory yet."""
         raise RuntimeError(
@@ -184,7 +188,8 @@ def _uninitialized(cls: type, requires_grad: bool, inner: Tensor) -> Any:
 
 def _delegated(name: str) -> Any:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(self._inner, name)(*args, **kwargs)
+        found = getattr(self._inner, name)(*args, **kwargs)
+        return self._converted(found) if isinstance(found, Tensor) else found
 
     method.__name__ = name
     return method
@@ -217,6 +222,9 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
         made = _uninitialized(cls, requires_grad, _inner_of(device, dtype))
         made.persistent, made._is_buffer = persistent, True
         return made
+
+    def _converted(self, inner: Tensor) -> Any:
+        return _uninitialized(type(self), self._requires_grad, inner)
 
 
 def is_lazy(param: Any) -> bool:

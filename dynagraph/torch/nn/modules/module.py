@@ -420,8 +420,8 @@ class Module:
                 parameter.data = made
             if grad is not None:
                 with no_grad():
-                    moved = fn(grad)
-                parameter.grad = moved.requires_grad_(grad.requires_grad)
+                    grad.data = fn(grad)  # who holds the gradient sees it converted, too
+                parameter.grad = grad
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
