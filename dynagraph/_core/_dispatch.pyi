@@ -327,6 +327,12 @@ def multiply(a: Any, b: Any, out: Any, isa: str | None = None, /) -> None:
     Leading axes of `a` and `b` broadcast to those of `out`. `isa`: one of `product_kernels()`.
     """
 
+def own_matmul(otherwise: Callable[..., Any], module: str, /) -> Callable[[Any, Any], Any]:
+    """``matmul(a, b)``, which multiplies NumPy's float matrices as `multiply` does, and calls `otherwise` with all other operands."""
+
+def use_own_products(flag: bool, /) -> None:
+    """Whether what `own_matmul` made multiplies anything, or leaves all to the other function."""
+
 def product_kernels() -> list[tuple[str, int, int]]:
     """The instruction sets that this processor has kernels for, the best one first, with the rows and columns of a float32 tile."""
 
