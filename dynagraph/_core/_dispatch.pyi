@@ -327,6 +327,24 @@ def multiply(a: Any, b: Any, out: Any, isa: str | None = None, /) -> None:
     Leading axes of `a` and `b` broadcast to those of `out`. `isa`: one of `product_kernels()`.
     """
 
+def convolve(
+    which: int,
+    a: Any,
+    b: Any,
+    bias: Any,
+    groups: int,
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
+    padding: tuple[tuple[int, int], ...],
+    sizes: tuple[int, ...],
+    isa: str | None = None,
+    /,
+) -> Any:
+    """A convolution (0), or its gradient by the images (1) or the filters (2), of float32 or float64, on the thread pool.
+
+    `sizes`: the last ones of the result. `isa`: one of `product_kernels()`.
+    """
+
 def product_kernels() -> list[tuple[str, int, int]]:
     """The instruction sets that this processor has kernels for, the best one first, with the rows and columns of a float32 tile."""
 

@@ -15,9 +15,10 @@ from dynagraph._core._dispatch import convolve
 from dynagraph.errors import DTypeError, ShapeError
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
+from dynagraph.ir.graph import Node
 from dynagraph.ir.ops import REQUIRED, Attrs, Library, Metas, define_op
 from dynagraph.ir.optable.rules import one_dtype
-from dynagraph.ir.shapes import Dim, Shape, same_dim
+from dynagraph.ir.shapes import Dim, Shape, hint_numel, same_dim
 from dynagraph.ir.terms import Differentiated, Term
 
 Pairs = tuple[tuple[int, int], ...]
@@ -77,6 +78,14 @@ def conv_weight(
 def places_of(size: Any, kernel: Any, stride: int, dilation: int, padding: tuple[int, int]) -> Any:
     """How many windows there are along a dimension."""
     return (size + sum(padding) - dilation * (kernel - 1) - 1) // stride + 1
+
+
+def operations(node: Node) -> float:
+    """Multiplications and additions that a convolution, or a gradient of one, takes, by the sizes at capture."""
+    first, second = node.args
+    filters = second if node.is_op("conv", "conv_input") else node
+    results = node if node.is_op("conv") else first if node.is_op("conv_input") else second
+    return 2.0 * hint_numel(results.shape) * hint_numel(filters.shape[1:])
 
 
 # -- rows -------------------------------------------------------------------------------------------------------------
@@ -191,4 +200,4 @@ define_op(
     doc="the gradient of conv by its second operand, from the first operand and that by its result",
 )
 
-__all__ = ["ROUTINES", "conv", "conv_input", "conv_weight", "places_of"]
+__all__ = ["ROUTINES", "conv", "conv_input", "conv_weight", "operations", "places_of"]
