@@ -17,11 +17,17 @@
 #define T float
 #define SUFFIX f32
 #define ELEMENT DG_F32
+#define INTEGER int32_t
+#define EVERY_SECOND 0, 2, 4, 6, 9, 11, 13, 15
+#define COUNTED 0, 1, 2, 3, 4, 5, 6, 7
 #include "conv_template.h"
 
 #define T double
 #define SUFFIX f64
 #define ELEMENT DG_F64
+#define INTEGER int64_t
+#define EVERY_SECOND 0, 2, 5, 7
+#define COUNTED 0, 1, 2, 3
 #include "conv_template.h"
 
 const dg_conv_code dg_conv_avx2 = {"avx2", {places_f32_avx2, places_f64_avx2}, {filters_f32_avx2, filters_f64_avx2}};

@@ -2,8 +2,10 @@
 
      T, SUFFIX   the dtype
      ELEMENT     its name as a matrix's element
+     INTEGER     an integer of its size
      ISA         the instruction set, a name
-     BYTES       the size of a vector */
+     BYTES       the size of a vector
+     EVERY_SECOND, COUNTED   for vectors a, b of which b begins with the last element of a: places of every second element; 0, 1, 2... */
 #define JOIN_(a, b, c) a##_##b##_##c
 #define JOIN(a, b, c) JOIN_(a, b, c)
 #define NAME(what) JOIN(what, SUFFIX, ISA)
@@ -12,10 +14,12 @@
 #define KERNEL JOIN2(dg_kernel, SUFFIX)
 #define PACK JOIN2(dg_pack_matrix, SUFFIX)
 #define V NAME(conv_vector)
+#define VI NAME(conv_integers)
 #define SEGMENT NAME(segment)
 #define WORK NAME(work)
 
 typedef T V __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias));
+typedef INTEGER VI __attribute__((vector_size(BYTES)));
 enum { NAME(CONV_LANES) = BYTES / sizeof(T) };
 #define LANES NAME(CONV_LANES)
 extern const KERNEL NAME(dg_kernel);
@@ -90,19 +94,15 @@ static void NAME(copy_rows)(T *to, int64_t to_step, const T *from, int64_t from_
 }
 #undef COPIES
 
-/* elements 0, pace, 2 * pace... */
-static inline V NAME(spread)(const T *from, int64_t pace)
+/* elements 0, 2, 4..., of which the last one is the last that is read */
+static inline V NAME(every_second)(const T *from)
 {
-    if (pace == 1)
-        return *(const V *)from;
-    V made;
-    if (pace == 2)
-        for (int j = 0; j < LANES; ++j)
-            made[j] = from[2 * j];
-    else
-        for (int j = 0; j < LANES; ++j)
-            made[j] = from[pace * j];
-    return made;
+    const V a = *(const V *)from, b = *(const V *)(from + LANES - 1);
+#ifdef __clang__
+    return __builtin_shufflevector(a, b, EVERY_SECOND);
+#else
+    return __builtin_shuffle(a, b, (VI){EVERY_SECOND});
+#endif
 }
 
 static void NAME(pick_rows)(T *to, int64_t to_step, const T *from, int64_t from_step, int64_t n, int64_t count, int64_t pace)
@@ -113,18 +113,19 @@ static void NAME(pick_rows)(T *to, int64_t to_step, const T *from, int64_t from_
     }
     for (int64_t k = 0; k < n; ++k, to += to_step, from += from_step) {
         int64_t j = 0;
-        for (; j + LANES <= count; j += LANES)
-            *(V *)(to + j) = NAME(spread)(from + pace * j, pace);
+        if (pace == 2)
+            for (; j + LANES <= count; j += LANES)
+                *(V *)(to + j) = NAME(every_second)(from + 2 * j);
         for (; j < count; ++j)
             to[j] = from[j * pace];
     }
 }
 
+/* of at most DG_CONV_BLOCK elements each */
 static void NAME(clear_rows)(T *to, int64_t to_step, int64_t n, int64_t count)
 {
-    for (int64_t k = 0; k < n; ++k)
-        for (int64_t j = 0; j < count; ++j)
-            to[k * to_step + j] = 0;
+    static const T zeros[DG_CONV_BLOCK];
+    NAME(copy_rows)(to, to_step, zeros, 0, n, count);
 }
 
 /* what a tap takes of windows in a row, of n channels; zeros beyond the image */
@@ -300,9 +301,13 @@ static int NAME(places)(const dg_phase *p)
 #undef KERNEL
 #undef PACK
 #undef V
+#undef VI
 #undef SEGMENT
 #undef WORK
 #undef LANES
 #undef T
 #undef SUFFIX
 #undef ELEMENT
+#undef INTEGER
+#undef EVERY_SECOND
+#undef COUNTED
