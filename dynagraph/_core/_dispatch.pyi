@@ -332,6 +332,23 @@ def own_matmul(otherwise: Callable[..., Any], module: str, /) -> Callable[[Any, 
 
 def use_own_products(flag: bool, /) -> None:
     """Whether what `own_matmul` made multiplies anything, or leaves all to the other function."""
+def convolve(
+    which: int,
+    a: Any,
+    b: Any,
+    bias: Any,
+    groups: int,
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
+    padding: tuple[tuple[int, int], ...],
+    sizes: tuple[int, ...],
+    isa: str | None = None,
+    /,
+) -> Any:
+    """A convolution (0), or its gradient by the images (1) or the filters (2), of float32 or float64, on the thread pool.
+
+    `sizes`: the last ones of the result. `isa`: one of `product_kernels()`.
+    """
 
 def product_kernels() -> list[tuple[str, int, int]]:
     """The instruction sets that this processor has kernels for, the best one first, with the rows and columns of a float32 tile."""

@@ -77,6 +77,24 @@ typedef struct dg_loop_turns {
     int32_t look_ns, parallel_ns; /* that tell how long a turn takes; that turns have to take for more threads */
 } dg_loop_turns;
 
+/* A convolution, and its gradients by the images and by the filters: images (batch, groups * ins, *sizes), filters (groups * outs, ins,
+   *kernel), results (batch, groups * outs, *places); of fewer than three dimensions the first sizes are 1.  All lie in C order. */
+enum { DG_CONV, DG_CONV_INPUT, DG_CONV_WEIGHT, DG_CONV_AXES = 3 };
+typedef struct dg_convolution {
+    int32_t which, is_double;
+    int64_t batch, groups, ins, outs; /* channels of a group */
+    int64_t sizes[DG_CONV_AXES], kernel[DG_CONV_AXES], places[DG_CONV_AXES];
+    int64_t stride[DG_CONV_AXES], dilation[DG_CONV_AXES], before[DG_CONV_AXES]; /* before: how many zeros stand before an image */
+} dg_convolution;
+
+/* what becomes of parts of an array (image, channel, place) once they are computed: of channels c...c_end of an image, places
+   q...q_end; runs in the thread that computed them */
+typedef struct dg_epilogue {
+    void (*run)(const struct dg_epilogue *finish, int64_t image, int64_t c, int64_t c_end, int64_t q, int64_t q_end);
+    void *const *buffers;
+    const int64_t *sizes;
+} dg_epilogue;
+
 /* what earlier runs have shown: fewer turns than `least` are left to the loop itself, but for every so often */
 typedef struct dg_worth {
     int64_t least, skipped, most_skipped;
@@ -109,6 +127,10 @@ typedef struct dg_runtime {
                     int32_t n_results, const dg_array *results);
     /* the first turns of a loop, as many as can be done, on threads where that is worth it */
     void (*run_turns)(const struct dg_runtime *rt, dg_stop *stop, dg_worth *worth, const dg_loop_turns *loop);
+    /* out = the convolution, or gradient, of a and b, plus a number for each channel (or null), and what `finish` (or null) then makes of
+       it; 0, DG_STOPPED, or another number where memory ran out */
+    int (*convolve)(const struct dg_runtime *rt, const dg_convolution *what, const void *a, const void *b, const void *bias, void *out,
+                    const dg_epilogue *finish, dg_stop *stop);
     /* memory that was used before, without the page faults of fresh one; null where there is none */
     void *(*take)(size_t size);
     void (*give)(void *memory);

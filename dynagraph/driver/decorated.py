@@ -160,8 +160,8 @@ class Stats:
         return (
             f"<hits {self.hits}, misses {self.misses}, stayed eager {self.stayed_eager}, compiles {self.compiles}, "
             f"restored {self.restored}, fallbacks {self.fallbacks}, unimproved {self.unimproved}, "
-            f"breaks {sum(self.breaks.values())}, put off {self.put_off}, compile seconds {self.compile_seconds:.3f}, improve seconds {self.improve_seconds:.3f}, "
-            f"earned seconds {self.earned_seconds:.3f}>"
+            f"breaks {sum(self.breaks.values())}, put off {self.put_off}, compile seconds {self.compile_seconds:.3f}, "
+            f"improve seconds {self.improve_seconds:.3f}, earned seconds {self.earned_seconds:.3f}>"
         )
 
 

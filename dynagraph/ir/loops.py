@@ -6,9 +6,9 @@ axes are independent of one another: a target runs them in any order and on any 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Union
+from typing import Any, Union
 
 import numpy as np
 
@@ -234,7 +234,11 @@ class Epilogue:
 
 @dataclass(frozen=True, eq=False)
 class LibraryCall:
-    """A routine of a library: ``matmul``: out = left @ right, or what an epilogue makes of it.  `own`: as `Library` has it."""
+    """A routine of a library: ``matmul``: out = left @ right, or what an epilogue makes of it; convolutions, of which `attrs` are the
+    row's.
+
+    `own`: as `Library` has it.  `then`: a kernel that is run for parts of the result as soon as they are there, see passes/convolutions.py.
+    """
 
     routine: str
     out: Operand
@@ -243,6 +247,8 @@ class LibraryCall:
     cost: float = 0.0
     epilogue: Epilogue | None = None
     own: bool = False
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    then: Kernel | None = None
 
     @property
     def read(self) -> tuple[Operand, ...]:
@@ -445,6 +451,9 @@ def render(program: LoopProgram) -> str:
             operands = ", ".join(o.buffer for o in step.operands)
             then = "" if step.epilogue is None else f" -> {step.epilogue}"
             lines.append(f"call {step.out.buffer} = {step.routine}({operands}){then}   # {step.comment}")
+            if step.then is not None:
+                lines.append(f"  then for parts of it   # {step.then.comment}")
+                lines += _render_body(step.then.body, "    ")
             continue
         if isinstance(step, ExternalCall):
             outs = ", ".join(o.buffer for o in step.outs)

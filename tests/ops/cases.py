@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from dynagraph.ir.dtypes import DType, from_numpy
 from dynagraph.ir.external_calls import FunctionCall, Slot
 from dynagraph.ir.graph import Meta
 from dynagraph.ir.ops import OPS, Composite, Creation, Elementwise, Gather, Library, Op, Reduction, Scan, Scatter
+from dynagraph.ir.optable.convolution import places_of
 
 # made by the compiler alone, and lowered by name: tested with the passes
 ROWS = [op for op in OPS.values() if op.name != "block_reduce"]
@@ -335,9 +337,33 @@ def external_call_cases(op: Op) -> Iterator[Case]:
         yield Case(op, [sample(op, dtypes.float64, (4, 3))], attrs)
 
 
+# images, filters, strides, padding, dilation, groups
+CONVOLUTIONS: list[tuple[Any, ...]] = [
+    ((2, 3, 7), (4, 3, 3), (1,), ((0, 0),), (1,), 1),
+    ((2, 4, 6, 5), (6, 2, 3, 2), (2, 1), ((1, 0), (2, 1)), (1, 2), 2),
+    ((1, 2, 4, 5, 3), (3, 2, 2, 3, 1), (1, 2, 1), ((0, 1), (1, 1), (0, 0)), (2, 1, 1), 1),
+    ((3, 3, 5, 6), (3, 1, 3, 3), (1, 2), ((1, 1), (1, 1)), (1, 1), 3),
+    ((0, 2, 3), (1, 2, 2), (1,), ((0, 0),), (1,), 1),
+    ((2, 5, 4, 4), (7, 5, 1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
+]
+
+
+def convolution_cases(op: Op) -> Iterator[Case]:
+    for (dtype, _), (images, filters, *about) in itertools.product(accepted_dtypes(op), CONVOLUTIONS):
+        attrs = dict(zip(("stride", "padding", "dilation", "groups"), about))
+        places = tuple(map(places_of, images[2:], filters[2:], attrs["stride"], attrs["dilation"], attrs["padding"]))
+        results = (images[0], filters[0], *places)
+        shapes = {"conv": (images, filters), "conv_input": (results, filters), "conv_weight": (images, results)}[op.name]
+        more = {"conv": {}, "conv_input": {"shape": images[2:]}, "conv_weight": {"kernel": filters[2:]}}[op.name]
+        yield Case(op, [sample(op, dtype, s, k) for k, s in enumerate(shapes)], {**attrs, **more})
+
+
 def library_cases(op: Op) -> Iterator[Case]:
     if op.name == "external_call":
         yield from external_call_cases(op)
+        return
+    if op.name.startswith("conv"):
+        yield from convolution_cases(op)
         return
     for dtype in dtypes.ALL:
         for a, b in [

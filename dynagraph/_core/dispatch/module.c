@@ -1,6 +1,7 @@
 /* The extension module dynagraph._core._dispatch. */
 #define DG_IMPORTS_NUMPY
 #include "core.h"
+#include "../products/convolve.h"
 #include "../products/multiply.h"
 
 static PyObject *py_bind(PyObject *module, PyObject *args)
@@ -210,6 +211,9 @@ static PyMethodDef methods[] = {
     {"use_own_products", dg_use_own_products, METH_O, "use_own_products(flag): whether what own_matmul made does so"},
     {"product_kernels", dg_product_kernels, METH_NOARGS,
      "product_kernels() -> (instruction set, rows, columns of a float32 tile) of each that this processor has, the best one first"},
+    {"convolve", dg_convolve_arrays, METH_VARARGS,
+     "convolve(which, a, b, bias, groups, stride, dilation, padding, sizes, isa=None): a convolution (0), or its gradient by the images\n"
+     "(1) or the filters (2), of float32 or float64; sizes: the last ones of the result"},
     {"set_full_tracebacks", py_set_full_tracebacks, METH_O,
      "set_full_tracebacks(flag): whether exceptions that leave a CompiledFunction keep the frames of dynagraph's own modules"},
     {0},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dynagraph.backends.c.convolutions import print_convolution
 from dynagraph.backends.c.costs import inner_extent, kernel_cost, launch_size
 from dynagraph.backends.c.merge_functions import Call
 from dynagraph.backends.c.program import Program
@@ -12,6 +13,7 @@ from dynagraph.driver import deadline
 from dynagraph.ir import dtypes
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.loops import ExternalCall, Kernel, LibraryCall, Operand, Step, stored_buffers
+from dynagraph.ir.optable.convolution import ROUTINES
 from dynagraph.ir.passes.memory_plan import step_buffers
 from dynagraph.ir.shapes import Dim, expr_of, same_dim
 
@@ -145,6 +147,9 @@ class EntryPrinter:
         return f"{{{', '.join(self.c.integer(expr_of(n)) for n in dims) or '0'}}}"
 
     def _library_call(self, call: LibraryCall) -> None:
+        if call.routine in ROUTINES:
+            self._convolution(call)
+            return
         left, right = call.operands
         out = call.out
         self.out.line(f"/* {call.comment} */")
@@ -170,6 +175,15 @@ class EntryPrinter:
         for dim in batch:
             if not same_dim(dim, 1):
                 self.out.close()
+        self.out.close()
+
+    def _convolution(self, call: LibraryCall) -> None:
+        self.out.line(f"/* {call.comment} */")
+        self._stop()
+        self.out.open("")
+        print_convolution(self.p, call, "stop" if self.may_stop else "&dg_never")
+        self.out.line("if (status)")
+        self.out.line("    return status;")
         self.out.close()
 
     def _external_call(self, step: ExternalCall) -> None:

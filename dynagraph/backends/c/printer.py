@@ -18,7 +18,8 @@ from dynagraph.backends.c.program import Program
 from dynagraph.backends.spelling import Speller
 from dynagraph.driver import deadline
 from dynagraph.ir import dtypes
-from dynagraph.ir.loops import Buffer, Kernel, LoopProgram, Reduce, loaded_buffers, stored_buffers
+from dynagraph.ir.loops import Buffer, Kernel, LibraryCall, LoopProgram, Reduce, loaded_buffers, stored_buffers
+from dynagraph.ir.passes.convolutions import PARAMETERS
 
 
 @dataclass(frozen=True)
@@ -69,16 +70,38 @@ class _FunctionPrinter:
                 elif call.shared not in printed:
                     printed.add(call.shared)
                     self._shared_kernel(call.shared)
+            elif isinstance(step, LibraryCall) and step.then is not None:
+                self._kernel_of_parts(step.then)
 
     def _kernel(self, kernel: Kernel) -> None:
-        used = [self.p.program.buffers[name] for name in sorted(loaded_buffers(kernel.body) | stored_buffers(kernel.body))]
-        memory = [b for b in used if b.role not in ("constant", "scratch")]
+        memory = self._memory(kernel)
         self._function(kernel, memory, [], kernel.comment)
         self._open_launched(kernel)
         self.p.size_arguments()
-        arguments = [f"({b.dtype.ctype} *){self.p.address(b)}" for b in memory] + [*self.p.symbols, "lo", "hi", "stop"]
+        arguments = [*self._addresses(memory), *self.p.symbols, "lo", "hi", "stop"]
         self.out.line(f"{kernel.name}_range({', '.join(arguments)});")
         self.out.close()
+
+    def _kernel_of_parts(self, kernel: Kernel) -> None:
+        """A kernel that a convolution calls for parts of its result."""
+        memory = self._memory(kernel)
+        self._function(kernel, memory, [f"int64_t {name}" for name in PARAMETERS], kernel.comment)
+        parameters = ", ".join(f"int64_t {name}" for name in PARAMETERS)
+        self.out.open(f"static void {kernel.name}(const dg_epilogue *own, {parameters})")
+        self.out.line("void *const *buffers = own->buffers;")
+        self.out.line("const int64_t *sizes = own->sizes;")
+        self.out.line("(void)buffers; (void)sizes;")
+        self.p.size_arguments()
+        arguments = [*self._addresses(memory), *PARAMETERS, *self.p.symbols, "0", "0", "&dg_never"]
+        self.out.line(f"{kernel.name}_range({', '.join(arguments)});")
+        self.out.close()
+
+    def _memory(self, kernel: Kernel) -> list[Buffer]:
+        used = [self.p.program.buffers[name] for name in sorted(loaded_buffers(kernel.body) | stored_buffers(kernel.body))]
+        return [b for b in used if b.role not in ("constant", "scratch")]
+
+    def _addresses(self, memory: Sequence[Buffer]) -> list[str]:
+        return [f"({b.dtype.ctype} *){self.p.address(b)}" for b in memory]
 
     def _shared_kernel(self, shared: Shared) -> None:
         """A function of several kernels.  Where it is launched, `buffers` and `sizes` hold its arguments: see `_launch_shared`."""

@@ -17,6 +17,7 @@ import numpy as np  # noqa: F401  (the example's)
 
 from dynagraph.doors.numpy import (  # noqa: F401  (importing the families fills the table)
     attributes,
+    convolutions,
     creation,
     elementwise,
     elementwise_functions,

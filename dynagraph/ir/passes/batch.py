@@ -248,6 +248,31 @@ def _rows_times(node: Node, x: Term, matrix: Term) -> Term:
     return rows.call(node.op.name, matrix).reshape((*x.shape[:-1], matrix.shape[-1]))
 
 
+def _convolved(b: _Batch, node: Node) -> Term:
+    """Where all items have the same filters their images are one batch; else their channels are groups of their own."""
+    images, filters = node.args
+    if filters not in b.made:
+        x = b.made[images]
+        found = x.reshape((numel(x.shape[:2]), *x.shape[2:])).call(node.op.name, Term(filters), **node.attrs)
+        return found.reshape((*x.shape[:2], *found.shape[1:]))
+    each = b.whole(filters)
+    merged = each.reshape((numel(each.shape[:2]), *each.shape[2:]))
+    found = _beside(b, images).call(node.op.name, merged, **{**node.attrs, "groups": b.n * node.attrs["groups"]})
+    return _move_axis(found.reshape((node.shape[0], b.n, *node.shape[1:])), 1, 0)
+
+
+def _convolved_for_filters(b: _Batch, node: Node) -> Term:
+    first, second = (_beside(b, a) for a in node.args)
+    found = first.call(node.op.name, second, **{**node.attrs, "groups": b.n * node.attrs["groups"]})
+    return found.reshape((b.n, *node.shape))
+
+
+def _beside(b: _Batch, images: Node) -> Term:
+    """The channels of all items side by side."""
+    x = _move_axis(b.whole(images), 0, 1)
+    return x.reshape((x.shape[0], numel(x.shape[1:3]), *x.shape[3:]))
+
+
 def _each(b: _Batch, node: Node) -> Term:
     """One item after the other: for what has no rule."""
     is_call = node.is_op("external_call")
@@ -369,7 +394,10 @@ _CALLS: dict[str, Callable[[_Batch, Node], Term | None]] = {
     "searchsorted": partial(_at_each, "v"), "digitize": partial(_at_each, "x"), "interp": partial(_at_each, "x"),
 }  # fmt: skip
 
-_ROUTINES: dict[str, _Rule] = {"matmul": _multiplied, "external_call": _external_call}
+_ROUTINES: dict[str, _Rule] = {
+    "matmul": _multiplied, "external_call": _external_call, "conv": _convolved, "conv_input": _convolved,
+    "conv_weight": _convolved_for_filters,
+}  # fmt: skip
 
 _RULES: dict[type, _Rule] = {  # but of Creation, which depends on nothing
     Elementwise: _broadcasting, Reduction: _reduced, Scan: _scanned, Movement: _moved, Gather: _gathered, Scatter: _scattered,

@@ -108,6 +108,11 @@ def _merge(axes: tuple[Axis, ...], body: Sequence[Statement]) -> tuple[tuple[Axi
     return tuple(merged), body
 
 
+def merged_axes(axes: tuple[Axis, ...], body: tuple[Statement, ...]) -> tuple[tuple[Axis, ...], tuple[Statement, ...]]:
+    """Neighbouring axes merged into as few as the indices allow."""
+    return _merge(axes, body)
+
+
 def _walks_as_one(outer: Axis, inner: Axis, body: Sequence[Statement]) -> bool:
     for position in indices(body):
         o, i = position.coefficient(outer.symbol), position.coefficient(inner.symbol)

@@ -12,6 +12,7 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Node
 from dynagraph.ir.machine_model import Device, rate_class
 from dynagraph.ir.ops import Creation, Gather, Library, Movement, Reduction, view_of
+from dynagraph.ir.optable.convolution import ROUTINES, operations
 from dynagraph.ir.passes.fuse import op_cost
 from dynagraph.ir.shapes import hint_numel, hint_of
 
@@ -77,6 +78,8 @@ def arithmetic_seconds(node: Node, device: Device) -> float:
         terms = hint_numel(node.shape) * hint_of(node.args[0].shape[-1])
         times = COMPLEX_PRODUCT if node.dtype.is_complex else 1.0
         return 2.0 * terms * times / device.products[rate_class(node.dtype)]
+    if isinstance(node.op.lowering, Library) and node.op.lowering.routine in ROUTINES:
+        return operations(node) / device.products[rate_class(node.dtype)]
     operand = node.args[0] if node.args else node
     space = operand.shape if isinstance(node.op.lowering, Reduction) or node.is_op("block_reduce") else node.shape
     dtype = operand.dtype if node.dtype is dtypes.bool_ else node.dtype  # comparisons are of their operands' dtype

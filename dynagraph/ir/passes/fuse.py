@@ -16,7 +16,7 @@ from dynagraph.ir.ops import EXTREMES, Creation, Elementwise, Gather, Index, Lib
 from dynagraph.ir.passes.demand import ZERO, gather_base, index_of, kept_shape, operand_indices, reduced_shape, reduction_operands
 from dynagraph.ir.passes.inplace import BufferReuse
 from dynagraph.ir.rewrite import attribute_key
-from dynagraph.ir.shapes import Shape, hint_numel, hint_of, same_dim, same_shape
+from dynagraph.ir.shapes import Shape, contiguous_strides, hint_numel, hint_of, same_dim, same_shape
 
 RECOMPUTE_COST = 8.0  # an inlined value dearer than this (in additions) is computed once where several kernels want it
 MAX_INLINED = 150  # nodes in one expression tree: bounds the size of a kernel
@@ -401,9 +401,7 @@ def op_cost(node: Node) -> float:
 def library_base(node: Node, operand: Node) -> Node:
     """The node whose memory the library routine `node` reads for an operand: a transpose or slice is read in place."""
     found = view_of(operand)
-    if found is not None and (node.is_op("external_call") or is_matrix_layout(found[1].shape, found[1].strides)):
-        return found[0]
-    return operand
+    return found[0] if found is not None and takes_layout(node, found[1].shape, found[1].strides) else operand
 
 
 def operand_strided(node: Node, operand: Node) -> tuple[Node, Shape, Shape, object]:
@@ -416,6 +414,13 @@ def operand_strided(node: Node, operand: Node) -> tuple[Node, Shape, Shape, obje
         assert found is not None
         strided = found[1]
     return base, strided.shape, strided.strides, strided.offset
+
+
+def takes_layout(node: Node, shape: Shape, strides: Shape) -> bool:
+    """Whether the library routine `node` reads operands that lie in memory in this way."""
+    if node.is_op("external_call"):
+        return True
+    return is_matrix_layout(shape, strides) if node.is_op("matmul") else all(map(same_dim, strides, contiguous_strides(shape)))
 
 
 def is_matrix_layout(shape: Shape, strides: Shape) -> bool:

@@ -11,7 +11,8 @@ from dynagraph.driver import deadline
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import EXTREMES, OPS, Library, Reduction, Walk
-from dynagraph.ir.passes.fuse import is_matrix_layout, operand_strided
+from dynagraph.ir.optable.convolution import ROUTINES
+from dynagraph.ir.passes.fuse import operand_strided, takes_layout
 from dynagraph.ir.shapes import Dim, Shape, hint_numel, hint_of, numel, same_dim
 
 LAST_POSITION = 2**63 - 1
@@ -49,9 +50,11 @@ def legalize(graph: Graph, target: Target = CORES) -> Graph:
             if node.dtype.is_half and not target.has_half_products:
                 node = _widened_product(graph, node)
             if node.dtype.is_inexact:
-                _matrix_operands(graph, node)
+                _copy_operands(graph, node)
             else:
                 _expand_matmul(graph, node)
+        elif isinstance(node.op.lowering, Library) and node.op.lowering.routine in ROUTINES:
+            _copy_operands(graph, node)
         elif isinstance(node.op.lowering, Reduction):
             if node.is_op("sum_where"):
                 if not target.in_order:
@@ -104,12 +107,12 @@ def _widened_product(graph: Graph, node: Node) -> Node:
     return product
 
 
-def _matrix_operands(graph: Graph, node: Node) -> None:
-    """Copy operands that do not lie in memory as BLAS takes them."""
+def _copy_operands(graph: Graph, node: Node) -> None:
+    """Copy operands that do not lie in memory as the routine takes them."""
     args: list[Node] = []
     for operand in node.args:
         _, shape, strides, _ = operand_strided(node, operand)
-        if not is_matrix_layout(shape, strides):
+        if not takes_layout(node, shape, strides):
             with graph.inserting_before(node):
                 operand = graph.call(OPS["copy"], operand)
         args.append(operand)

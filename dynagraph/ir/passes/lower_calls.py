@@ -9,6 +9,7 @@ from dynagraph.ir.graph import Node
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.loops import ExternalCall, LibraryCall, Operand, Step
 from dynagraph.ir.ops import Library
+from dynagraph.ir.optable.convolution import ROUTINES, operations
 from dynagraph.ir.passes.buffers import Buffers
 from dynagraph.ir.passes.fuse import FusionPlan, Group, operand_strided
 from dynagraph.ir.shapes import Dim, contiguous_strides, expr_of, hint_numel, hint_of, numel, same_dim
@@ -28,6 +29,10 @@ def library_step(group: Group, plan: FusionPlan, buffers: Buffers) -> Step:
         outs = tuple(_result(m, buffers) for m in wanted)
         results = tuple(m.attrs["result"] for m in wanted)
         return ExternalCall(first.attrs["call"], results, outs, operands, comment, EXTERNAL_CALL_COST)
+    if first.op.lowering.routine in ROUTINES:
+        attrs = {name: first.attrs[name] for name in ("stride", "padding", "dilation", "groups")}
+        cost = operations(first) / GEMM_FLOPS_PER_NANOSECOND
+        return LibraryCall(first.op.lowering.routine, _result(first, buffers), operands, comment, cost, attrs=attrs)
     depth: Dim = first.args[0].shape[-1]
     flops = 2.0 * hint_numel(first.shape) * hint_of(depth)
     out, operands = _without_batch(_result(first, buffers), *operands)

@@ -41,7 +41,10 @@ def memory_plan(program: LoopProgram) -> LoopProgram:
 def step_buffers(step: Step) -> tuple[set[str], set[str]]:
     """The names that a step reads and writes."""
     if isinstance(step, LibraryCall):
-        return {o.buffer for o in step.read}, {step.out.buffer}
+        reads, writes = {o.buffer for o in step.read}, {step.out.buffer}
+        if step.then is not None:
+            reads, writes = reads | loaded_buffers(step.then.body), writes | stored_buffers(step.then.body)
+        return reads, writes
     if isinstance(step, ExternalCall):
         return {o.buffer for o in step.operands}, {o.buffer for o in step.outs}
     return loaded_buffers(step.body), stored_buffers(step.body)

@@ -1,7 +1,7 @@
 """Convolutions of one to three dimensions, transposed ones, and `unfold` and `fold`.
 
-Three primitives are the convolution and its two gradients; each one's gradients are the others.  All multiply matrices whose
-columns are the windows of the input.
+Three primitives are the convolution and its two gradients, rows of the op table; each one's gradients are the others.  Of dtypes
+and devices for which there are no kernels all multiply matrices whose columns are the windows of the input.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from dynagraph.ir.ops import OPS
+from dynagraph.ir.optable.convolution import conv, conv_input, conv_weight, places_of
 from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import in_c_order, is_on_gpu, library_of_array, strided
@@ -70,17 +72,18 @@ def unwindowed(columns: Any, shape: Sizes, stride: Sizes, dilation: Sizes, paddi
     return made
 
 
-def places_of(size: int, kernel: int, stride: int, dilation: int, padding: tuple[int, int]) -> int:
-    """How many windows there are along a dimension."""
-    return (size + sum(padding) - dilation * (kernel - 1) - 1) // stride + 1
+# -- primitives: of floats on the CPU by kernels, of what else there is by products of matrices ----------------------
 
 
-# -- primitives -------------------------------------------------------------------------------------------------------
+def _has_kernels(x: Any) -> bool:
+    return x.dtype.kind == "f" and x.dtype.itemsize in (4, 8) and not is_on_gpu(x)
 
 
 def _conv(
     x: Any, weight: Any, bias: Any = None, *, stride: Sizes, padding: Pairs, dilation: Sizes, groups: int, places: Any = None
 ) -> Any:
+    if _has_kernels(x):
+        return conv(x, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups, places=places)
     kernel, outs = weight.shape[2:], weight.shape[0]
     found = windows(padded(x, padding), kernel, stride, dilation)
     if places is not None:  # of a transposed one that pads its result by more than a stride
@@ -96,6 +99,8 @@ def _conv_input(
     g: Any, weight: Any, bias: Any = None, *, shape: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, groups: int
 ) -> Any:
     """What `_conv` takes to `g`, transposed; `shape`: of its result's last dimensions."""
+    if _has_kernels(g):
+        return conv_input(g, weight, bias, shape=shape, stride=stride, padding=padding, dilation=dilation, groups=groups)
     kernel, outs, batch, places = weight.shape[2:], weight.shape[0], g.shape[0], g.shape[2:]
     depth = weight.shape[1] * math.prod(kernel)
     matrices = weight.reshape(groups, outs // groups, depth).swapaxes(1, 2)
@@ -106,6 +111,8 @@ def _conv_input(
 
 
 def _conv_weight(x: Any, g: Any, *, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, groups: int) -> Any:
+    if _has_kernels(x):
+        return conv_weight(x, g, kernel=kernel, stride=stride, padding=padding, dilation=dilation, groups=groups)
     found = windows(padded(x, padding), kernel, stride, dilation)
     n = len(kernel)
     batch, outs, inner = x.shape[0], g.shape[1], x.shape[1] // groups
@@ -119,10 +126,6 @@ def _conv_weight(x: Any, g: Any, *, kernel: Sizes, stride: Sizes, padding: Pairs
     return np.matmul(rows, columns.swapaxes(1, 2)).reshape(outs, inner, *kernel)
 
 
-def _about(d: Any) -> dict[str, Any]:
-    return {name: d.attrs[name] for name in ("stride", "padding", "dilation", "groups")}
-
-
 def _bias_vjp(d: Any, g: Any) -> Any:
     return g.sum(0, *range(2, g.ndim))
 
@@ -130,32 +133,21 @@ def _bias_vjp(d: Any, g: Any) -> Any:
 CONV = define(
     "conv",
     in_single(_conv),
-    (
-        lambda d, g: g.call("conv_input", d.y.conj, shape=d.x.shape[2:], **_about(d)),
-        lambda d, g: d.x.conj.call("conv_weight", g, kernel=d.y.shape[2:], **_about(d)),
-        _bias_vjp,
-    ),
+    (*OPS["conv"].vjps, _bias_vjp),
     ("y", "x", ""),
     backward="ConvolutionBackward0",
 )
 CONV_TRANSPOSE = define(
     "conv_input",
     in_single(_conv_input),
-    (
-        lambda d, g: g.call("conv", d.y.conj, places=d.x.shape[2:], **_about(d)),
-        lambda d, g: g.call("conv_weight", d.x.conj, kernel=d.y.shape[2:], **_about(d)),
-        _bias_vjp,
-    ),
+    (*OPS["conv_input"].vjps, _bias_vjp),
     ("y", "x", ""),
     backward="ConvolutionBackward0",
 )
 define(
     "conv_weight",
     _conv_weight,
-    (
-        lambda d, g: d.y.conj.call("conv_input", g, shape=d.x.shape[2:], **_about(d)),
-        lambda d, g: d.x.conj.call("conv", g, places=d.y.shape[2:], **_about(d)),
-    ),
+    OPS["conv_weight"].vjps,
     ("y", "x"),
 )
 
