@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dynagraph.torch.missing import getattr_of as _getattr_of
+from dynagraph.torch.optim import lr_scheduler as lr_scheduler
 from dynagraph.torch.optim._adafactor import Adafactor as Adafactor
 from dynagraph.torch.optim._muon import Muon as Muon
 from dynagraph.torch.optim.adadelta import Adadelta as Adadelta

@@ -74,8 +74,12 @@ def orthogonal(matrix: Tensor, coefficients: tuple[float, float, float], steps: 
     x = x / x.norm().clamp(min=eps)
     for _ in range(steps):
         gram = x @ x.T
-        x = addmm(x, addmm(gram, gram, gram, beta=third, alpha=fifth), x, beta=first)
+        x = _rounded_once(x, _rounded_once(gram, gram, gram, third, fifth), x, first, 1)
     return x.T if is_tall else x
+
+
+def _rounded_once(given: Tensor, left: Tensor, right: Tensor, beta: float, alpha: float) -> Tensor:
+    return addmm(given.float(), left.float(), right.float(), beta=beta, alpha=alpha).bfloat16()
 
 
 __all__ = ["Muon"]
