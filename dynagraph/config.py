@@ -137,6 +137,13 @@ SWITCHES: tuple[Switch, ...] = (
         "a path, or unset",
         "the folder of compiled kernels; unset: dynagraph in the user's cache directory",
     ),
+    Switch(
+        "cache_programs",
+        True,
+        _flag,
+        "0 or 1",
+        "keep programs with their guards beside the kernels, so that later processes need not capture them",
+    ),
     Switch("cache_limit", 256 * MEBIBYTE, _integer(0), "bytes, an integer of at least 0", "the size it is trimmed to"),
     Switch(
         "cc",

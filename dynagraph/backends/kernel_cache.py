@@ -45,6 +45,7 @@ MAGIC = b"DGK1"
 TRAILER = struct.Struct("<4s4xQ32s")
 SUFFIX = ".kernel"
 REGION = ".region"  # the key of the kernel that a native loop has
+PROGRAM = ".program"  # guards and recipe of a program, and the key of its kernel
 STALE_SECONDS = 3600.0  # a temporary file this old was left by a process that died
 _log = logging.getLogger("dynagraph.cache")
 
@@ -143,7 +144,7 @@ class KernelCache:
             _raise_if_of_signal(error)
             _log.warning("entry %s is not kept: %s", key[:16], str(error))
             return False
-        if suffix != SUFFIX:
+        if suffix not in (SUFFIX, PROGRAM):
             return True
         self._unchecked += len(image)
         # looking through thousands of entries takes longer than compiling one; short processes do it in turn, by the key
@@ -200,7 +201,7 @@ def _rows(folder: int) -> list[tuple[float, int, str]]:
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except OSError:
             continue  # another process took it
-        if name.endswith((SUFFIX, REGION)):
+        if name.endswith((SUFFIX, REGION, PROGRAM)):
             rows.append((status.st_mtime, status.st_size, name))
         elif name.endswith(".tmp") and time.time() - status.st_mtime > STALE_SECONDS:
             _remove(name, folder)

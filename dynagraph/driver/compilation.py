@@ -34,6 +34,7 @@ from dynagraph.driver.budget import LEAST, Account, Needs
 from dynagraph.driver.decorated import CompileBudgetWarning, Decorated, Options, RecompileLimitWarning, Stats
 from dynagraph.driver.failures import Failures, Kind, Unremembered, types_of
 from dynagraph.driver.forks import Locked
+from dynagraph.driver.saved_programs import Found, SavedPrograms
 from dynagraph.driver.signals import is_of_signal
 from dynagraph.errors import CaptureError, CompilerError
 from dynagraph.frontend.bytecode.assemble import call_instead
@@ -88,6 +89,7 @@ class Compilation(Locked):
         self.needs = Needs()
         self.calls_loops = False  # programs call machine code of loops, which plain calls take step by step
         self.begun: dict[Kind, Attempt] = {}  # whose deadline came while the C compiler was at work
+        self.saved: dict[Kind, SavedPrograms] = {}  # of the decorated function itself: what other processes have made
         self.learned: dict[Kind, dict[int, Any]] = {}  # of loops, by attempts whose deadline came before they were captured
         self.warned = False
         self.programs: list[Program] = decorated.programs
@@ -193,6 +195,9 @@ class Compilation(Locked):
                     self._rest(start)
                     return None
                 left, kind = self.account.left(), types_of(values)
+                entry = self._of_another_process(function, values, kind)
+                if entry is not None:
+                    return entry
                 if left is not None and self.calls_loops:
                     left = max(left, loop_calls.WORTH)
                 if kind in self.begun:
@@ -218,6 +223,35 @@ class Compilation(Locked):
             took = time.perf_counter() - start
             self.account.spend(took)
             _dispatch.note_compiling(took)
+
+    def _of_another_process(self, function: types.FunctionType, values: tuple, kind: Kind) -> Any | None:
+        """An entry of a program that a process before this one has made and that serves this call."""
+        if self.root is not self or self.target is not None or self.options.whole:
+            return None
+        saved = self.saved.get(kind)
+        if saved is None:
+            saved = self.saved[kind] = SavedPrograms(function, self.options, kind)
+        if not saved.unread:
+            return None
+
+        def serves(found: Found) -> Any | None:
+            entry = self._entry_of(found.captured, found.executable, function)
+            if entry.check(values) is not None:
+                return None
+            self._add(entry, Program(found.captured, found.executable, 0.0, 0.0), kind, found.seconds)
+            if found.executable is not None and found.executable.native is not None:
+                self.stats.follow(found.executable.native.better)
+            self.stats.restored += 1
+            return entry
+
+        try:
+            return saved.take(function, values, serves)
+        except Exception as error:
+            if is_of_signal(error):
+                raise
+            saved.unread.clear()
+            self._note_failure(function, error, values)
+        return None
 
     def _rest(self, start: float, seconds: float = 0.0) -> None:
         """Leave calls that no entry serves alone for some time: a look at each, such as began at `start`, would cost too much."""
@@ -356,12 +390,7 @@ class Compilation(Locked):
             if executable is not None and executable.native is not None:
                 self.stats.follow(executable.native.better)
             self.calls_loops |= bool(codes)
-            # of calls within one another most are so short that they would decide for the others
-            recursive = captured.loop is not None and bool(captured.loop.loop.region.functions)
-            # and of calls that are one node of the autograd graph backward counts, too
-            measured = not codes and not recursive and not captured.joined and self._is_measured(executable)
-            unasked = UNASKED_CALLS if measured and not self.options.fullgraph else 0
-            entry = make_entry(captured, executable, function.__closure__, measured, unasked)
+            entry = self._entry_of(captured, executable, function)
         finally:
             attempt.seconds += time.perf_counter() - start
         failed = entry.check(values)
@@ -376,13 +405,33 @@ class Compilation(Locked):
         if captured.not_joined:
             self.stats.not_joined[captured.not_joined] += 1
         self.stats.compiles += 1
-        self.programs.append(Program(captured, executable, attempt.capture_seconds, attempt.seconds - attempt.capture_seconds))
-        self.compiled.add_entry(entry)
-        self.captures[entry] = captured
-        self.root.compiled.last_graph = captured.graph
-        self.needs.made(kind, entry, attempt.seconds + attempt.background)
+        program = Program(captured, executable, attempt.capture_seconds, attempt.seconds - attempt.capture_seconds)
+        self._add(entry, program, kind, attempt.seconds + attempt.background)
         _log.info("%s: compiled in %.1f ms", function.__qualname__, 1e3 * attempt.seconds)
+        saved = self.saved.get(kind)
+        if saved is not None:
+            reason = saved.keep(function, captured, executable, attempt.seconds)
+            if reason:
+                _log.info("%s: the program is not kept for other processes: %s", function.__qualname__, reason)
         return entry
+
+    def _entry_of(self, captured: Captured, executable: Executable | None, function: types.FunctionType) -> Any:
+        """The dispatcher's entry of a program."""
+        codes = loop_calls.codes_of(captured.graph)
+        # of calls within one another most are so short that they would decide for the others
+        recursive = captured.loop is not None and bool(captured.loop.loop.region.functions)
+        # and of calls that are one node of the autograd graph backward counts, too
+        measured = not codes and not recursive and not captured.joined and self._is_measured(executable)
+        unasked = UNASKED_CALLS if measured and not self.options.fullgraph else 0
+        return make_entry(captured, executable, function.__closure__, measured, unasked)
+
+    def _add(self, entry: Any, program: Program, kind: Kind, seconds: float) -> None:
+        """Have calls served by a program, which took so many seconds to make."""
+        self.programs.append(program)
+        self.compiled.add_entry(entry)
+        self.captures[entry] = program.captured
+        self.root.compiled.last_graph = program.captured.graph
+        self.needs.made(kind, entry, seconds)
 
     def _with_native_loop(self, captured: Captured, code: CompiledRegion | None) -> Captured:
         """The capture, with machine code for the loop at its end."""

@@ -81,7 +81,7 @@ class Stats:
     hits: calls that a program served.  misses: calls that none served.  refusals: calls on which a program bailed out, because an
     index was out of bounds or a function that it calls raised; the plain function did them.  stayed_eager: calls that ran eagerly
     although a program could have served them, because that is faster (`config.stay_eager`).  compiles: programs made, those of
-    the parts after breaks included.  put_off: how often compiling was put off, or ended at its deadline, because plain calls had
+    the parts after breaks included.  restored: programs that a process before this one had made (`config.cache_programs`).  put_off: how often compiling was put off, or ended at its deadline, because plain calls had
     not earned its cost (`config.compile_budget`).  earned_seconds: what they have earned.  fallbacks: failures inside the
     compiler; each call then ran eagerly.  compile_seconds: time spent on capture and compilation.  improve_seconds: time that the C
     compiler has worked beside the calls, with all optimisations, on what was compiled quickly first (`config.two_tiers`).
@@ -95,6 +95,7 @@ class Stats:
         self._compiled = weakref.ref(compiled)
         self.put_off = 0
         self.compiles = 0
+        self.restored = 0
         self.fallbacks = 0
         self.compile_seconds = 0.0
         self.breaks: Counter[str] = Counter()
@@ -156,7 +157,7 @@ class Stats:
 
     def __repr__(self) -> str:
         return (
-            f"<hits {self.hits}, misses {self.misses}, stayed eager {self.stayed_eager}, compiles {self.compiles}, "
+            f"<hits {self.hits}, misses {self.misses}, stayed eager {self.stayed_eager}, compiles {self.compiles}, restored {self.restored}, "
             f"fallbacks {self.fallbacks}, unimproved {self.unimproved}, breaks {sum(self.breaks.values())}, "
             f"put off {self.put_off}, compile seconds {self.compile_seconds:.3f}, improve seconds {self.improve_seconds:.3f}, "
             f"earned seconds {self.earned_seconds:.3f}>"

@@ -261,6 +261,14 @@ class Graph:
             attrs["scalars"] = tuple(scalars)
         return self._add("output", "output", "output", tuple(nodes), attrs, None)
 
+    def append(
+        self, name: str, kind: str, target: Any, args: tuple[Node, ...], attrs: dict[str, Any], meta: Meta | None,
+        location: Location | None,
+    ) -> Node:  # fmt: skip
+        """Append a node as it was in another graph."""
+        self.location = location
+        return self._add(kind, name, target, args, attrs, meta)
+
     def _add(self, kind: str, name: str, target: Any, args: tuple[Node, ...], attrs: dict[str, Any],
              meta: Meta | None) -> Node:
         for arg in args:

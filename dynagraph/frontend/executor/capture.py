@@ -96,6 +96,7 @@ class Captured:
     the axes by which it is transposed in memory, or ().
     `prologue`: calls before the program, as plans take them.  `stop`: why the capture ends before the return.
     `joined`: whether operations that were recorded for gradients are one node; `not_joined`: why they are not.
+    `of_process`: what it depends on that each process has anew: it serves no other.
     """
 
     graph: Graph
@@ -111,6 +112,7 @@ class Captured:
     loops: tuple[LoopSeen, ...] = ()  # that are not native
     joined: bool = False
     not_joined: str = ""
+    of_process: str = ""
 
     def loops_seen(self) -> list[LoopSeen]:
         """What became of each loop that the capture came to."""
@@ -459,7 +461,7 @@ class _Ending:
         n_symbols = len(ex.env.values)
         return Captured(
             graph, ex.guards, recipe, outputs, ex.n_inputs, n_symbols, self.target, stop, self.prologue, self.loop,
-            joined=ex.joined, not_joined=ex.not_joined,
+            joined=ex.joined, not_joined=ex.not_joined, of_process=ex.of_process,
         )  # fmt: skip
 
 

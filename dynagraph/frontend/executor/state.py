@@ -103,6 +103,7 @@ class CaptureState(GraphState):
         self.options: Options | None = None  # of the function that is compiled
         self.joined = False  # whether operations that were recorded for gradients are one node (library/joined.py)
         self.not_joined = ""  # why they are not
+        self.of_process = ""  # what the program depends on that each process has anew
         self.shown: set[int] = set()  # objects whose repr is under way
 
     @abstractmethod

@@ -333,6 +333,8 @@ def _set(ex: CaptureState, obj: Any, source: Source) -> Set:
 
 def guard_order(ex: CaptureState, value: Set) -> None:
     """From now on the program depends on the order of a set, and so on that of the caller's sets that it comes from."""
+    if any(type(item) not in (int, bool) for item in value.items):
+        ex.of_process = "the order of a set"
     for base in (value, *value.bases):
         if base.source is not None and not base.ordered:
             base.ordered = True

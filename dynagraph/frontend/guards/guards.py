@@ -368,6 +368,9 @@ class NoFloatingPointErrors(Guard):
 # -- the guards of a capture ----------------------------------------------------------------------------------------------
 
 
+Rows = tuple[tuple[Instruction, Guard], ...]
+
+
 class GuardList:
     """The guards of one capture, in the order in which they were needed, each once."""
 
@@ -437,6 +440,21 @@ class GuardList:
     def finish(self, guards: Iterable[Guard]) -> None:
         """The guards that come last, and are as they stand when the capture ends."""
         self._last = [(guard.check(self.register), guard) for guard in guards]
+
+    # -- in another process -----------------------------------------------------------------------------------------------------
+    def parts(self) -> tuple[Rows, Rows, int]:
+        """The guards in order, those that come last, and the number of registers."""
+        return tuple(self._rows.values()), tuple(self._last), self.n_registers
+
+    @classmethod
+    def of_parts(cls, rows: Rows, last: Rows, n_registers: int) -> "GuardList":
+        """Guards that another process has written down; classes are taken as they are now."""
+        made = cls(n_registers)
+        made._rows, made._last = dict(enumerate(rows)), list(last)
+        for _, guard in rows:
+            if isinstance(guard, (Unmodified, UnchangedType)):
+                guard.version = _dispatch.type_version(guard.cls)
+        return made
 
     # -- reading ------------------------------------------------------------------------------------------------------
     def _in_order(self) -> list[tuple[Instruction, Guard]]:

@@ -85,7 +85,7 @@ class ObjectSlots(Slots):
         return super().to_python(frame, value)
 
     def key(self, frame: Frame, value: Object) -> Any:
-        if getattr(value.kind, "__dynagraph_by_identity__", False) and not isinstance(value.source, Returned):
+        if _is_by_identity(value.kind) and not isinstance(value.source, Returned):
             return _identity_key(frame, value)
         if isinstance(in_mro(value.kind, "__hash__"), types.FunctionType) and not is_immutable(value):
             return _object_key(frame, value)
@@ -249,6 +249,12 @@ def _object_key(frame: Frame, value: Object) -> ObjectKey:
     if not isinstance(hashed, int) or not isinstance(equals, types.FunctionType) or _writes(equals.__code__):
         refuse("UNSUPPORTED_VALUE", f"a {value.kind.__name__} as a key")
     return ObjectKey(value, hashed, lambda key, other: _is_key(frame, key, other), frame.ex.steps)
+
+
+def _is_by_identity(kind: type) -> bool:
+    """Whether a class says that captured code may have its instances as keys without depending on which these are."""
+    declaring = next((base for base in kind.__mro__ if "__dynagraph_by_identity__" in vars(base)), None)
+    return declaring is not None and in_mro(kind, "__hash__") is in_mro(declaring, "__hash__")
 
 
 def _identity_key(frame: Frame, value: Object) -> Any:

@@ -533,6 +533,7 @@ def _hash(frame: Frame, value: Any) -> Value:
     value = frame.ex.resolve(value)
     if isinstance(value, Object) and isinstance(in_mro(value.kind, "__hash__"), types.FunctionType):
         return call_special(frame, value, "__hash__")
+    frame.ex.of_process = "a hash"
     return pure_call(frame, hash, [value], {})
 
 
@@ -551,6 +552,7 @@ def _id(frame: Frame, value: Any) -> Value:
         return refuse("UNSUPPORTED_FUNCTION", "id() of an object made here")
     obj = frame.ex.objects[source]
     frame.ex.guards.require(Is(source, obj))
+    frame.ex.of_process = "an identity"
     return Const(id(obj))
 
 

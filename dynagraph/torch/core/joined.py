@@ -96,6 +96,10 @@ class Joined:
         self._by_sizes: dict[tuple[int, ...], Joined] = {}
         self._program: Any = None
 
+    def __dynagraph_parts__(self) -> tuple[Any, ...]:
+        """What the constructor is given to make it in another process."""
+        return self.graph, self.steps, self.tensors, self.outputs, self.n_inputs, self.symbols, self.options, self.is_compiled
+
     def at(self, sizes: tuple[int, ...]) -> Joined:
         """The same for sizes that are known."""
         if not self.symbols:

@@ -13,7 +13,7 @@ import numpy as np
 from dynagraph.markers import at_capture
 from dynagraph.torch.core.arrays import as_array, ufunc_reduce
 from dynagraph.torch.core.grad_mode import mode
-from dynagraph.torch.core.primitives import Primitive
+from dynagraph.torch.core.primitives import Primitive, primitive
 from dynagraph.torch.core.terms import ArrayTerm, Unsaved
 
 FIRST = (1 << 31) - 1  # captures take positive numbers below 2**31 as ones that change
@@ -104,6 +104,12 @@ class Node:
     output_hooks: dict[int, Hooks] | None = None  # of tensors that are its outputs: by number
     retainers: dict[int, Any] | None = None  # weak references to outputs that keep their gradient
     made_at: str | None = None
+
+    @classmethod
+    def __dynagraph_made_by__(cls) -> tuple[str, ...] | None:
+        """The function that gives a primitive's class in another process, and its arguments."""
+        found = vars(cls).get("primitive")
+        return (__name__, "class_of_nodes", found.name) if found is not None and found.node_class is cls else None
 
     # -- what users see --
     def name(self) -> str:
@@ -282,6 +288,11 @@ def node_class(primitive: Primitive) -> type[Node]:
     if primitive.node_class is None:
         primitive.node_class = type(primitive.backward, (Node,), {"__slots__": (), "primitive": primitive})
     return primitive.node_class
+
+
+def class_of_nodes(name: str) -> type[Node]:
+    """Of the primitive of this name."""
+    return node_class(primitive(name))
 
 
 def changed(what: str, node: Node, version: int, expected: int) -> RuntimeError:

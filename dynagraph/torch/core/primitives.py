@@ -58,6 +58,10 @@ class Primitive:
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"
 
+    def __dynagraph_made_by__(self) -> tuple[str, ...]:
+        """The function that gives it in another process, and its arguments."""
+        return __name__, "primitive", self.name
+
 
 def define(name: str, forward: Callable[..., Any], vjps: Any = None, saves: Any = (), **about: Any) -> Primitive:
     """Add a primitive; `about` as `Primitive` takes it.  A name is defined once."""

@@ -1,0 +1,421 @@
+"""How what a program refers to is written to a file, and found again in another process.
+
+Functions, classes, modules, and the objects that this package's modules hold go by name; functions and classes of others with a digest
+of their code, so that a program is not used once these were edited.  Plain values, graphs and guards go by value.  Everything else
+is refused: an object of the user's is another one in each process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import pickle
+import sys
+import types
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from dynagraph.frontend.guards.guards import Guard, Is
+from dynagraph.frontend.guards.sources import Source
+from dynagraph.ir.graph import Graph, Meta, Node
+from dynagraph.ir.intexpr import IntExpr
+from dynagraph.ir.ops import OPS
+from dynagraph.location import Location
+
+ATOMS = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented))
+BY_VALUE = ("dynagraph.ir.", "dynagraph.frontend.guards.", "dynagraph.torch.core.joined", "dynagraph.driver.decorated", "dynagraph.location")
+# whose functions and classes are the same as long as their versions are, which are part of a program's key
+TRUSTED = frozenset({"dynagraph", "numpy", "ml_dtypes", "scipy", "builtins", *sys.stdlib_module_names}) - {"__main__"}
+OF_CLASS = ("fget", "fset", "fdel", "__func__")  # where descriptors of a class hold functions
+IGNORED = ("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__static_attributes__", "__firstlineno__")
+
+
+class NotSaved(Exception):
+    """Something that another process does not have; the text says what."""
+
+
+class Stale(Exception):
+    """Something is not there any more, or is not what it was."""
+
+
+# -- digests ----------------------------------------------------------------------------------------------------------
+
+
+def code_digest(code: types.CodeType) -> str:
+    """The same for the same code in another process."""
+    return hashlib.sha256("\0".join(_code_parts(code)).encode(errors="surrogatepass")).hexdigest()
+
+
+def _code_parts(code: types.CodeType) -> Iterator[str]:
+    yield repr((
+        code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_flags, code.co_argcount,
+        code.co_posonlyargcount, code.co_kwonlyargcount, code.co_filename, code.co_firstlineno, code.co_linetable, code.co_qualname,
+        code.co_exceptiontable,
+    ))  # fmt: skip
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _code_parts(constant)
+        else:
+            yield value_text(constant)
+
+
+def value_text(value: Any) -> str:
+    """A plain value as text; NotSaved for any other."""
+    kind = type(value)
+    if kind in ATOMS:
+        return f"{kind.__name__} {value!r}"
+    if kind is tuple:
+        return f"({', '.join(map(value_text, value))})"
+    if kind is frozenset:
+        return f"{{{', '.join(sorted(map(value_text, value)))}}}"
+    raise NotSaved(f"a value of type {kind.__name__}")
+
+
+def function_digest(function: types.FunctionType) -> str:
+    """Of its code and its defaults."""
+    defaults = (function.__defaults__ or (), tuple((function.__kwdefaults__ or {}).items()))
+    return code_digest(function.__code__) + value_text(defaults)
+
+
+def class_digest(cls: type) -> str:
+    """Of all that a class and its bases define, in Python outside of this package and of those that it trusts."""
+    parts: list[str] = []
+    for base in cls.__mro__:
+        parts.append(f"{base.__module__}.{base.__qualname__}")
+        if not is_trusted(base):
+            parts += [f"{name}={_member_text(value)}" for name, value in vars(base).items() if name not in IGNORED]
+    return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()
+
+
+def _member_text(value: Any) -> str:
+    if isinstance(value, types.FunctionType):
+        return function_digest(value)
+    if isinstance(value, (staticmethod, classmethod)):
+        return type(value).__name__ + _member_text(value.__func__)
+    if isinstance(value, property):
+        return "property" + "".join("-" if f is None else _member_text(f) for f in (value.fget, value.fset, value.fdel))
+    if isinstance(value, type):
+        return f"{value.__module__}.{value.__qualname__}"
+    if isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType, types.BuiltinFunctionType)):
+        return type(value).__name__
+    return value_text(value)
+
+
+def is_trusted(thing: Any) -> bool:
+    """Whether a function or class is of a package that changes with its version only."""
+    return str(getattr(thing, "__module__", None) or "builtins").partition(".")[0] in TRUSTED
+
+
+def digest_of(thing: Any) -> str:
+    """What has to be the same where a function or class is found by name."""
+    if is_trusted(thing):
+        return ""
+    if isinstance(thing, types.FunctionType):
+        return function_digest(thing)
+    if isinstance(thing, type):
+        return class_digest(thing)
+    raise NotSaved(f"{thing!r}")
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+def _found(module: str, qualname: str) -> Any:
+    found: Any = sys.modules[module]
+    for name in qualname.split("."):
+        found = found.__dict__[name] if isinstance(found, type) and name in found.__dict__ else getattr(found, name)
+    return found
+
+
+def _by_name(thing: Any) -> tuple[Any, ...] | None:
+    """(module, qualname, attribute of the descriptor there) of a function or class, where its name leads to it."""
+    module, qualname = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
+    try:
+        found = _found(module or "builtins", str(qualname))
+    except (KeyError, AttributeError):
+        return None
+    if found is thing:
+        return module or "builtins", qualname, ""
+    for attribute in OF_CLASS:
+        if getattr(found, attribute, None) is thing:
+            return module, qualname, attribute
+    return None
+
+
+class Holdings:
+    """What the modules of this package hold: objects by identity -> (module, global) or (module, global, key)."""
+
+    def __init__(self) -> None:
+        self.places: dict[int, tuple[str, ...]] = {}
+        self.namespaces: dict[int, str] = {}
+        for name, module in list(sys.modules.items()):
+            namespace = getattr(module, "__dict__", None)
+            if not isinstance(namespace, dict):
+                continue
+            self.namespaces.setdefault(id(namespace), name)
+            if name.partition(".")[0] == "dynagraph":
+                self._add(name, namespace)
+
+    def _add(self, module: str, namespace: dict[str, Any]) -> None:
+        for name, value in list(namespace.items()):
+            if type(value) in ATOMS or isinstance(value, (types.ModuleType, types.FunctionType)):
+                continue
+            if not (isinstance(value, type) and value.__module__ != module):
+                self.places.setdefault(id(value), (module, name))
+            if type(value) is dict:
+                for key, item in list(value.items()):
+                    if type(key) is str and type(item) not in ATOMS and not isinstance(item, types.FunctionType):
+                        self.places.setdefault(id(item), (module, name, key))
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+class Saver(pickle.Pickler):
+    """Writes what a program is; NotSaved where it has what goes by neither name nor value.
+
+    `guards`: objects without a name are found where the guards look at them (`sources`).
+    """
+
+    def __init__(self, file: io.BytesIO, holdings: Holdings, guards: Iterable[Guard] = ()):
+        super().__init__(file, protocol=5)
+        self.holdings = holdings
+        self.by_source: dict[int, Source] = {}
+        self.cells: dict[int, tuple[types.FunctionType, int]] = {}
+        self.codes: dict[int, types.FunctionType] = {}
+        self.sources: list[tuple[Source, str]] = []
+        self._numbers: dict[int, int] = {}
+        self._parts: set[int] = set()  # containers of what goes by value
+        for guard in guards:
+            if isinstance(guard, Is):
+                if isinstance(guard.object, (types.FunctionType, type)):
+                    self.by_source.setdefault(id(guard.object), guard.source)
+                if isinstance(guard.object, types.FunctionType):
+                    self.note(guard.object)
+
+    def note(self, function: types.FunctionType) -> None:
+        """A function whose code and cells may be referred to."""
+        self.codes.setdefault(id(function.__code__), function)
+        for k, cell in enumerate(function.__closure__ or ()):
+            self.cells.setdefault(id(cell), (function, k))
+
+    def persistent_id(self, obj: Any) -> Any:
+        kind = type(obj)
+        if kind in ATOMS or kind is tuple or kind is frozenset or kind is np.dtype or kind is range or kind is slice:
+            return None
+        made_by = getattr(obj, "__dynagraph_made_by__", None) if is_trusted(obj if isinstance(obj, type) else kind) else None
+        if made_by is not None:  # it is made when it is first needed
+            made = made_by()
+            if made is not None:
+                return "call", *made
+        place = self.holdings.places.get(id(obj))
+        if place is not None:
+            return ("held", *place)
+        if isinstance(obj, types.ModuleType):
+            return "module", obj.__name__
+        if kind is dict:
+            return self._of_dict(obj)
+        if isinstance(obj, (types.FunctionType, type)):
+            return self._of_thing(obj)
+        if isinstance(obj, types.CodeType):
+            function = self.codes.get(id(obj))
+            if function is None:
+                raise NotSaved(f"code of {obj.co_qualname}")
+            return ("code", code_digest(obj), *self._of_thing(function))
+        if isinstance(obj, types.CellType):
+            function, k = self.cells.get(id(obj), (None, 0))
+            if function is None:
+                raise NotSaved("a closure's cell")
+            return ("cell", k, *self._of_thing(function))
+        if isinstance(obj, (types.MemberDescriptorType, types.GetSetDescriptorType)):
+            return ("member", obj.__name__, *self._of_thing(obj.__objclass__))
+        if isinstance(obj, (types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodDescriptorType, np.ufunc)):
+            return None  # which pickle finds by name
+        if isinstance(obj, (np.generic, Node)) or kind.__module__.startswith(BY_VALUE):
+            self._parts.update(_containers_of(obj))
+            return None
+        if kind in (list, set, np.ndarray, types.MappingProxyType) and id(obj) in self._parts:
+            return None
+        raise NotSaved(f"{kind.__module__}.{kind.__qualname__}")
+
+    def _of_dict(self, obj: dict[Any, Any]) -> Any:
+        module = self.holdings.namespaces.get(id(obj))
+        if module is not None:
+            return "namespace", module
+        if list(obj) != ["value"] and id(obj) not in self._parts:  # {"value": ...}: of a guard's own
+            raise NotSaved(f"a dict with the keys {list(obj)[:5]}")
+        return None
+
+    def _of_thing(self, thing: Any) -> tuple[Any, ...]:
+        name = _by_name(thing)
+        if name is not None:
+            return ("name", *name, digest_of(thing))
+        source = self.by_source.get(id(thing))
+        if source is None:
+            raise NotSaved(f"{thing!r}, which no name leads to")
+        if isinstance(thing, types.FunctionType):
+            self.note(thing)
+        number = self._numbers.get(id(thing))
+        if number is None:
+            number = self._numbers[id(thing)] = len(self.sources)
+            self.sources.append((source, digest_of(thing)))
+        return "source", number
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, IntExpr):
+            return IntExpr, (obj.terms,)  # its hash is another one in each process
+        if isinstance(obj, Graph):
+            return _graph, (obj.name, obj.constants, obj.library, tuple(_rows(obj)))
+        reduce = getattr(type(obj), "__dynagraph_parts__", None)
+        if reduce is not None:
+            return type(obj), reduce(obj)
+        if type(obj).__module__.startswith(BY_VALUE) and hasattr(obj, "__dict__") and not isinstance(obj, (type, tuple)):
+            return _made, (type(obj), tuple(vars(obj).items()))
+        return NotImplemented
+
+
+def _containers_of(obj: Any) -> Iterator[int]:
+    """The lists, dicts and sets that are part of an object which goes by value."""
+    if isinstance(obj, Graph):
+        pending: list[Any] = [obj.constants, *(node.attrs for node in obj.nodes)]
+    elif isinstance(obj, IntExpr):
+        pending = [obj.terms]
+    elif isinstance(obj, tuple):
+        pending = list(obj)
+    else:
+        reduce = getattr(type(obj), "__dynagraph_parts__", None)
+        pending = list(reduce(obj)) if reduce is not None else list(getattr(obj, "__dict__", {}).values())
+    while pending:
+        value = pending.pop()
+        if type(value) in (list, set, dict, np.ndarray):
+            yield id(value)
+        if type(value) in (list, set, tuple, frozenset):
+            pending += value
+        elif type(value) is dict:
+            pending += [*value, *value.values()]
+
+
+def _made(cls: type, fields: tuple[tuple[str, Any], ...]) -> Any:
+    made = object.__new__(cls)
+    made.__dict__.update(fields)
+    return made
+
+
+Row = tuple[str, str, str, tuple[int, ...], dict[str, Any], Meta | None, Location | None]
+
+
+def _rows(graph: Graph) -> list[Row]:
+    numbers: dict[Node, int] = {}
+    rows = []
+    for k, node in enumerate(graph.nodes):
+        numbers[node] = k
+        target = node.target if isinstance(node.target, str) else node.target.name
+        args = tuple(numbers[arg] for arg in node.args)
+        rows.append((node.name, node.kind, target, args, node.attrs, node.meta if node.kind != "output" else None, node.location))
+    return rows
+
+
+def _graph(name: str, constants: dict[str, Any], library: str, rows: tuple[Row, ...]) -> Graph:
+    graph = Graph(name, constants, library)
+    nodes: list[Node] = []
+    for own, kind, target, args, attrs, meta, location in rows:
+        op = OPS[target] if kind == "call_function" else target
+        nodes.append(graph.append(own, kind, op, tuple(nodes[k] for k in args), attrs, meta, location))
+    return graph
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+class Loader(pickle.Unpickler):
+    """Reads what a `Saver` wrote.  Raises Stale where something is gone or was changed.  `given`: what stands at its sources now."""
+
+    def __init__(self, data: bytes, given: tuple[Any, ...] = ()):
+        super().__init__(io.BytesIO(data))
+        self.given = given
+        self._seen: dict[Any, Any] = {}
+
+    def persistent_load(self, pid: Any) -> Any:
+        if pid not in self._seen:
+            try:
+                self._seen[pid] = getattr(self, f"_{pid[0]}")(*pid[1:])
+            except (KeyError, AttributeError, IndexError, ValueError, NotSaved) as error:
+                raise Stale(f"{pid[0]} {pid[1]}: {error!r}") from error
+        return self._seen[pid]
+
+    def _held(self, module: str, name: str, *keys: str) -> Any:
+        found = vars(sys.modules[module])[name]
+        return found[keys[0]] if keys else found
+
+    def _module(self, name: str) -> Any:
+        return sys.modules[name]
+
+    def _namespace(self, name: str) -> Any:
+        return sys.modules[name].__dict__
+
+    def _name(self, module: str, qualname: str, attribute: str, digest: str) -> Any:
+        found = _found(module, qualname)
+        if attribute:
+            found = getattr(found, attribute)
+        if digest_of(found) != digest:
+            raise Stale(f"{module}.{qualname} was changed")
+        return found
+
+    def _call(self, module: str, name: str, *args: Any) -> Any:
+        return getattr(sys.modules[module], name)(*args)
+
+    def _source(self, number: int) -> Any:
+        return self.given[number]
+
+    def _code(self, digest: str, *function: Any) -> Any:
+        code = self.persistent_load(function).__code__
+        if code_digest(code) != digest:
+            raise Stale(f"{code.co_qualname} was changed")
+        return code
+
+    def _cell(self, k: int, *function: Any) -> Any:
+        return self.persistent_load(function).__closure__[k]
+
+    def _member(self, name: str, *cls: Any) -> Any:
+        return self.persistent_load(cls).__dict__[name]
+
+
+def what_stands_at(sources: tuple[tuple[Source, str], ...], values: tuple[Any, ...], closure: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The functions and classes at sources, for the arguments of a call; Stale where one is another."""
+    found = []
+    for source, digest in sources:
+        try:
+            thing = source.now(values, closure)
+            same = isinstance(thing, (types.FunctionType, type)) and digest_of(thing) == digest
+        except (LookupError, AttributeError, ValueError, NotSaved) as error:
+            raise Stale(f"{source}: {error!r}") from error
+        if not same:
+            raise Stale(f"{source} was changed")
+        found.append(thing)
+    return tuple(found)
+
+
+def saved(value: Any, holdings: Holdings, guards: Iterable[Guard], function: types.FunctionType) -> bytes:
+    """The bytes of a value, and before them those of the sources that it needs.  `function`: whose program it is."""
+    out = io.BytesIO()
+    saver = Saver(out, holdings, guards)
+    saver.note(function)
+    saver.dump(value)
+    first = io.BytesIO()
+    Saver(first, holdings).dump(tuple(saver.sources))
+    return pickle.dumps((first.getvalue(), out.getvalue()))
+
+
+def loaded(data: bytes, function: types.FunctionType, values: tuple[Any, ...]) -> Any:
+    """What `saved` has written, for a call of the function with these bound parameters; raises Stale."""
+    sources, value = pickle.loads(data)
+    given = what_stands_at(Loader(sources).load(), values, function.__closure__ or ())
+    try:
+        return Loader(value, given).load()
+    except (AttributeError, ImportError) as error:  # a name that pickle itself looks up
+        raise Stale(str(error)) from error
+
+
+__all__ = ["NotSaved", "Stale", "code_digest", "function_digest", "loaded", "saved"]
