@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dynagraph.torch.missing import getattr_of as _getattr_of
 from dynagraph.torch.optim import lr_scheduler as lr_scheduler
+from dynagraph.torch.optim import swa_utils as swa_utils
 from dynagraph.torch.optim._adafactor import Adafactor as Adafactor
 from dynagraph.torch.optim._muon import Muon as Muon
+from dynagraph.torch.optim._stateless import swap_in_optimizer_params_and_state as swap_in_optimizer_params_and_state
 from dynagraph.torch.optim.adadelta import Adadelta as Adadelta
 from dynagraph.torch.optim.adagrad import Adagrad as Adagrad
 from dynagraph.torch.optim.adam import Adam as Adam
