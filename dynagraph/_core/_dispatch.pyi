@@ -382,6 +382,12 @@ def by_size(small: Callable[..., Any], large: Callable[..., Any], size: int, mod
 def any_large(arrays: tuple[Any, ...], size: int, /) -> bool:
     """Whether one of these has so many elements, and all are NumPy's arrays or numbers."""
 
+def run_each(entries: list[Entry], calls: list[tuple[Any, ...]], /) -> list[tuple[Any, ...]]:
+    """Makes calls of a function of rows (arrays, and last an argument that all elements share) as one piece of work of the pool.
+
+    Gives the calls that are left to make: those that none of its entries serves; all, where one writes to memory of another.
+    """
+
 def set_tensor_calls(
     tensor: type, storage: type, node: type, primitive: type, numbers: Any, functions: dict[str, Any], /
 ) -> tuple[Callable[..., Any], Callable[[Any], Any], Callable[[Any], Any]]:

@@ -20,6 +20,7 @@ from dynagraph.torch import fft as fft
 from dynagraph.torch import func as func
 from dynagraph.torch import linalg as linalg
 from dynagraph.torch import nn as nn
+from dynagraph.torch import optim as optim
 from dynagraph.torch import random as random
 from dynagraph.torch import sparse as sparse
 from dynagraph.torch import special as special
@@ -104,6 +105,7 @@ from dynagraph.torch.functions import (
     statistics,
     ternary,
 )
+from dynagraph.torch.functions import foreach as _foreach  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions import interchange as _interchange  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions import legacy as _legacy  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions import queries as _queries  # noqa: F401  (declares its functions)

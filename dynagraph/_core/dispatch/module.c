@@ -198,6 +198,8 @@ static PyMethodDef methods[] = {
      "and the others are NumPy's arrays or numbers, else `small`"},
     {"any_large", dg_any_large, METH_VARARGS,
      "any_large(arrays, size): whether one of these has so many elements, and all are NumPy's arrays or numbers"},
+    {"run_each", dg_run_each, METH_VARARGS,
+     "run_each(entries, calls) -> the calls, tuples of arguments, that are left to make: those that none of the entries serves, or all"},
     {"set_tensor_calls", dg_set_tensor_calls, METH_VARARGS,
      "set_tensor_calls(Tensor, Storage, Node, Primitive, numbers, functions) -> apply, made, wrap of dynagraph.torch"},
     {"set_tensor_backward", dg_set_tensor_backward, METH_O,

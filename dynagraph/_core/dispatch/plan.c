@@ -32,7 +32,7 @@ static int sizes_fit(const dg_plan *plan, const int64_t *sizes, int64_t bound)
 
 static int fits_below(const void *plan, int64_t bound) { return sizes_fit(plan, NULL, bound); }
 
-static inline int fits_sizes(const dg_plan *plan, const int64_t *sizes)
+int dg_plan_fits(const dg_plan *plan, const int64_t *sizes)
 {
     for (int k = 0; k < plan->n_symbols; ++k)
         if (sizes[k] > plan->safe)
@@ -202,7 +202,7 @@ PyObject *dg_plan_run(PyObject *plan, dg_frame *frame, PyObject **owner, PyObjec
     for (int k = 0; k < p->n_held; ++k)
         held[n++] = Py_NewRef(frame->registers[p->held[k]]);
     PyObject *result = NULL;
-    if (fits_sizes(p, frame->sizes)) {
+    if (dg_plan_fits(p, frame->sizes)) {
         /* a call that is refused goes on with its arguments: a native plan may find no memory */
         if (!Py_IS_TYPE(plan, &dg_NativePlanType) && !dg_plan_may_be_left(p))
             dg_plan_release(p, owner);

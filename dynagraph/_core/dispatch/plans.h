@@ -69,6 +69,7 @@ dg_plan *dg_plan_new(PyTypeObject *type, int n_inputs, int n_outputs, int n_symb
 PyObject *dg_plan_finish(dg_plan *plan, int ok, PyObject *result, PyObject *prologue);
 PyObject *dg_plan_build_result(dg_plan *plan, dg_frame *frame, PyObject **outputs, PyObject **callee);
 void dg_plan_release(const dg_plan *plan, PyObject **owner); /* drops a reference of the caller's, unless the plan may bail out */
+int dg_plan_fits(const dg_plan *plan, const int64_t *sizes); /* whether all sizes of the plan fit into 64 bits, for those of a call */
 int dg_plan_may_be_left(const dg_plan *plan); /* whether a Python program that a signal ends can be left to the plain function */
 int dg_plan_can_be_repeated(const dg_plan *plan); /* whether a call that has gone no further than the program can begin anew */
 

@@ -11,6 +11,7 @@ from dynagraph.torch.nn import functional as functional
 from dynagraph.torch.nn import init as init
 from dynagraph.torch.nn import modules as modules
 from dynagraph.torch.nn import parameter as parameter
+from dynagraph.torch.nn import utils as utils
 from dynagraph.torch.nn.modules import *  # noqa: F403
 
 __getattr__ = _getattr_of(__name__)

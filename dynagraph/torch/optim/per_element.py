@@ -1,0 +1,270 @@
+"""Optimizers whose step is one formula for each element of a parameter (multi_tensor.py): most of them.
+
+A subclass says which states there are, which numbers a step needs, and the formula.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dynagraph.markers import is_compiling
+from dynagraph.torch.core.arrays import any_wrong
+from dynagraph.torch.core.tensor import Tensor
+from dynagraph.torch.functions.splitting import view_as_real
+from dynagraph.torch.optim.multi_tensor import Formula, OfTensors, computed_in, store, store_all
+from dynagraph.torch.optim.optimizer import Optimizer, called, hyper, scalar_dtype, without_grad
+from dynagraph.torch.optim.states import filled, number_state, prepare
+
+
+class PerElement(Optimizer):
+    """An optimizer with a formula.  `formula(xp, arrays, numbers, *flags)`: as multi_tensor.py has it."""
+
+    formula: ClassVar[Formula]
+    _counters: tuple[str, ...] = ("step",)  # states that are one number: they count steps, or are averages of what does
+    _sparse_text = ""  # what an error says of sparse gradients, behind the name
+
+    # -- what subclasses say --
+
+    def _tensors(self, group: dict[str, Any]) -> tuple[str, ...]:
+        """The names of the states that are tensors of the parameter's shape, in the formula's order."""
+        raise NotImplementedError
+
+    def _flags(self, group: dict[str, Any]) -> tuple[Any, ...]:
+        """What the formula does, apart from numbers."""
+        raise NotImplementedError
+
+    def _numbers(self, group: dict[str, Any], rounded: Callable[[Any], Any], *counters: Any) -> tuple[tuple[Any, ...], Sequence[Any]]:
+        """The counters' next values, and the formula's numbers.  `rounded`: as a counter is stored.
+
+        Numbers are floats, or in captured code arrays of no dimensions: it uses arithmetic alone, and NumPy's functions.
+        """
+        raise NotImplementedError
+
+    def _make_state(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
+        self._make_counter(group, param, state)
+        self._make_tensors(group, param, state)
+
+    def _make_tensors(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
+        for name in self._tensors(group):
+            state[name] = filled(param, 0)
+
+    def _make_counter(self, group: dict[str, Any], param: Tensor, state: dict[str, Any], name: str = "step", value: float = 0.0) -> None:
+        fused = bool(group.get("fused"))
+        there = param if fused or group.get("capturable") else None
+        state[name] = number_state(value, scalar_dtype(fused), there)
+
+    def _step_sparse(self, group: dict[str, Any], param: Tensor, grad: Tensor) -> None:
+        """A step of a parameter whose gradient is sparse."""
+        raise RuntimeError(f"{type(self).__name__} does not support sparse gradients{self._sparse_text}")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for name, value in self._added_options.items():
+                group.setdefault(name, value)
+            for param in group["params"]:
+                found = self.state.get(param, ())
+                for name in self._counters:
+                    if found and name in found and not isinstance(found[name], Tensor):
+                        value = float(found[name])
+                        self._make_counter(group, param, found, name, value)
+
+    # options that dicts of earlier versions lack
+    _added_options: ClassVar[dict[str, Any]] = {
+        "maximize": False, "foreach": None, "capturable": False, "differentiable": False,
+    }  # fmt: skip
+
+    # -- steps --
+
+    @without_grad
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Change the parameters by their gradients; `closure` computes the loss anew, with its gradients."""
+        loss = called(closure)
+        if getattr(self, "found_inf", None) is not None or getattr(self, "grad_scale", None) is not None:
+            if not self._unscale():
+                return loss
+        for number, group in enumerate(self.param_groups):
+            if is_compiling() and not group.get("differentiable"):
+                self._step_captured(number, group)
+            else:
+                self._step_plainly(group)
+        return loss
+
+    def _unscale(self) -> bool:
+        """Divide gradients by a GradScaler's factor; whether there is a step, that is, whether all of them are finite."""
+        found, scale = getattr(self, "found_inf", None), getattr(self, "grad_scale", None)
+        if found is not None and found.item():
+            return False
+        if scale is not None:
+            for group in self.param_groups:
+                for param in group["params"]:
+                    if param.grad is not None:
+                        param.grad.div_(scale)
+        return True
+
+    def _step_plainly(self, group: dict[str, Any]) -> None:
+        states, names, flags, formula = self._states, self._tensors(group), self._flags(group), type(self).formula
+        differentiable = group.get("differentiable")
+        calls: list[tuple[Any, ...]] = []
+        found: dict[Any, Any] = {}
+        for param in group["params"]:
+            grad = param.grad
+            if grad is None:
+                continue
+            if grad.is_sparse:
+                self._step_sparse(group, param, grad)
+                continue
+            state = states[param] if names or self._counters else {}
+            if not self._is_ready(group, state):
+                if self._make_first(group, param, grad, state):
+                    continue
+            counters = [state[name]._array for name in self._counters]
+            dtype = param._array.dtype
+            key = (dtype, *[array.item() for array in counters])
+            if differentiable or key not in found:
+                found[key] = self._numbers_of(group, counters, key)
+            values, numbers = found[key]
+            for name, array, value in zip(self._counters, counters, values):
+                array.fill(value)
+                state[name]._storage.version += 1
+            if differentiable:
+                _store_tensors(formula, flags, [param, grad, *[state[name] for name in names]], numbers)
+                continue
+            tensors = (param, grad, *[state[name] for name in names])
+            call = tuple([t._array for t in tensors])
+            if dtype.kind == "c":
+                call = tuple([view_as_real(t)._array for t in tensors])
+            if all([type(array) is np.ndarray for array in call]):
+                calls.append((*call, numbers))
+            else:
+                store(formula, flags, call, [number.item() for number in numbers])
+            param._storage.version += 1
+            for name in names:
+                state[name]._storage.version += 1
+        if calls:
+            store_all(formula, flags, calls)
+
+    def _make_first(self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]) -> bool:
+        """Make a state before the first step; whether it has taken that step, too."""
+        self._make_state(group, param, state)
+        return False
+
+    def _numbers_of(self, group: dict[str, Any], counters: list[Any], key: tuple[Any, ...]) -> tuple[Any, Any]:
+        if group.get("differentiable"):
+            return self._numbers(group, float, *key[1:])
+        rounded = _in_single if counters and counters[0].dtype.itemsize == 4 else float
+        values, numbers = self._numbers(group, rounded, *key[1:])
+        return values, np.array(numbers, computed_in(_real(key[0])))
+
+    def _step_captured(self, number: int, group: dict[str, Any]) -> None:
+        params = group["params"]
+        chosen = [k for k, param in enumerate(params) if param.grad is not None]
+        if not chosen:
+            return
+        names, flags, formula = self._tensors(group), self._flags(group), type(self).formula
+        if not (names or self._counters):
+            rows = [[params[k], params[k].grad] for k in chosen]
+            self._store_captured(formula, flags, rows, self._numbers(group, float)[1])
+            return
+        alike, states = prepared(self, number, chosen)
+        for some in alike:
+            counters = [[states[k][name] for k in some] for name in self._counters]
+            first = [_agreed([t._array for t in tensors]) for tensors in counters]
+            values, numbers = self._numbers(group, _in_single_captured, *[array.astype(np.float64) for array in first])
+            for tensors, value in zip(counters, values):
+                for t in tensors:
+                    t._array[...] = value
+                    t._storage.version += 1
+            rows = [[params[k], params[k].grad, *[states[k][name] for name in names]] for k in some]
+            self._store_captured(formula, flags, rows, numbers)
+
+    def _store_captured(self, formula: Formula, flags: tuple[Any, ...], rows: list[list[Tensor]], numbers: Sequence[Any]) -> None:
+        calls = []
+        for row in rows:
+            if row[1].is_sparse:
+                raise RuntimeError(f"{type(self).__name__} does not support sparse gradients in compiled functions")
+            calls.append([view_as_real(t)._array if t._array.dtype.kind == "c" else t._array for t in row])
+        store_captured(formula, flags, calls, numbers)
+        for row in rows:
+            row[0]._storage.version += 1
+            for t in row[2:]:
+                t._storage.version += 1
+
+
+def prepared(optimizer: PerElement, number: int, chosen: list[int]) -> tuple[list[list[int]], list[Any]]:
+    """As `prepare`, and the states.  Captures have a meaning of their own for it: what an optimizer has then, it has before the call."""
+    alike = prepare(optimizer, number, chosen)
+    if alike is None:
+        raise RuntimeError("the first step makes states that depend on gradients")
+    return alike, optimizer._places[number + 1]
+
+
+def store_captured(formula: Formula, flags: tuple[Any, ...], calls: list[list[Any]], numbers: Sequence[Any]) -> None:
+    """Apply a formula to the arrays of many parameters in captured code."""
+    for arrays in calls:
+        store(formula, flags, arrays, cast_numbers(numbers, arrays[0]))
+
+
+def cast_numbers(numbers: Sequence[Any], like: Any) -> list[Any]:
+    """Numbers of captured code in the dtype in which parameters as this one are computed."""
+    dtype = computed_in(like.dtype)
+    return [number if isinstance(number, (int, float)) else number.astype(dtype) for number in numbers]
+
+
+def _agreed(arrays: list[Any]) -> Any:
+    """The number that all of these are: a program that finds others leaves the call to Python."""
+    if len(arrays) > 1:
+        together = np.stack(arrays)
+        if any_wrong(together != together[0]):
+            raise RuntimeError("parameters that were stepped together have counts of steps of their own by now")
+    return arrays[0]
+
+
+def _in_single(number: float) -> float:
+    return float(np.float32(number))
+
+
+def _in_single_captured(number: Any) -> Any:
+    return number.astype(np.float32).astype(np.float64)
+
+
+def _real(dtype: np.dtype) -> np.dtype:
+    return np.dtype("f" if dtype.itemsize == 8 else "d") if dtype.kind == "c" else dtype
+
+
+def _store_tensors(formula: Formula, flags: tuple[Any, ...], tensors: list[Tensor], numbers: Sequence[Any]) -> None:
+    """A step that is recorded: gradients go through it."""
+    parts = [view_as_real(t) for t in tensors] if tensors[0].is_complex() else tensors
+    values = formula(OfTensors, parts, numbers, *flags)
+    for part, value in zip((parts[0], *parts[2:]), values):
+        part.copy_(value)
+
+
+def decay_of(group: dict[str, Any]) -> str:
+    """How weights decay: "" (not at all), "gradient" (into the gradient) or "weight" (by themselves)."""
+    if isinstance(group["weight_decay"], (int, float)) and group["weight_decay"] == 0:
+        return ""
+    return "weight" if group.get("decoupled_weight_decay") else "gradient"
+
+
+def decay_number(group: dict[str, Any], lr: Any) -> Any:
+    """The number of `decayed`."""
+    decay = hyper(group["weight_decay"], group.get("differentiable", False))
+    return 1 - lr * decay if decay_of(group) == "weight" else decay
+
+
+def decayed(p: Any, g: Any, number: Any, maximize: bool, decay: str) -> tuple[Any, Any]:
+    """The parameter and the gradient that a step begins with."""
+    if maximize:
+        g = -g
+    if decay == "gradient":
+        g = g + p * number
+    elif decay == "weight":
+        p = p * number
+    return p, g
+
+
+__all__ = ["PerElement", "cast_numbers", "decay_number", "decay_of", "decayed", "prepared", "store_captured"]

@@ -1,0 +1,1 @@
+"""Schedules of learning rates; ``torch.optim.lr_scheduler`` has their names."""

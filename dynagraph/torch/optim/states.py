@@ -1,0 +1,119 @@
+"""What an optimizer knows of its parameters, and how captured code gets at it.
+
+`Optimizer.state` is a dict by parameter.  Captured code does not depend on which tensors these are: it reads `places`, lists by group
+and number of a parameter.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from dynagraph.torch.core.arrays import library_of_array
+from dynagraph.torch.core.dtypes import dtype as DType
+from dynagraph.torch.core.tensor import Tensor, wrap
+
+
+class States(collections.defaultdict):  # type: ignore[type-arg]
+    """States by parameter.  `places` is ``[version, states of group 0, states of group 1...]``, each a list with a place for each
+    parameter: its state, as far as captured code has asked for it.  Whatever changes the dict makes another version.
+    """
+
+    def __init__(self, factory: Callable[[], Any] | None = dict, *given: Any):
+        super().__init__(factory, *given)
+        self.places: list[Any] = [0]
+
+    def changed(self) -> None:
+        """States are others than captured code knows: it is made anew."""
+        self.places[:] = [self.places[0] + 1]
+
+    def group(self, number: int, size: int) -> list[Any]:
+        """The places of a group's parameters."""
+        while len(self.places) < number + 2:
+            self.places.append([])
+        found: list[Any] = self.places[number + 1]
+        found.extend([None] * (size - len(found)))
+        return found
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(key, value)
+        self.changed()
+
+    def __missing__(self, key: Any) -> Any:
+        value = super().__missing__(key)
+        self.changed()
+        return value
+
+    def __delitem__(self, key: Any) -> None:
+        super().__delitem__(key)
+        self.changed()
+
+    def clear(self) -> None:
+        super().clear()
+        self.changed()
+
+    def pop(self, *args: Any) -> Any:
+        self.changed()
+        return super().pop(*args)
+
+    def popitem(self) -> tuple[Any, Any]:
+        self.changed()
+        return super().popitem()
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        self.changed()
+        return super().setdefault(key, default)
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        super().update(*args, **kwargs)
+        self.changed()
+
+    def __ior__(self, other: Any) -> Any:
+        self.update(other)
+        return self
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.default_factory,), None, None, iter(self.items())
+
+
+def prepare(optimizer: Any, number: int, chosen: Iterable[int]) -> list[list[int]] | None:
+    """Make the states of a group's parameters that have gradients, and put them in their places, before captured code reads them.
+
+    Gives these parameters' numbers, in lists: those of one list have had as many steps.  None: only a step that is not captured
+    makes the states.  A state that no step has seen yet changes no later step, so captures may call this, whatever becomes of them.
+    """
+    group, states = optimizer.param_groups[number], optimizer.state
+    alike: dict[Any, list[int]] = {}
+    for k in chosen:
+        param = group["params"][k]
+        state = states.get(param)
+        if not optimizer._is_ready(group, state):
+            if not optimizer._can_prepare(group):
+                return None
+            state = {} if state is None else state
+            optimizer._make_state(group, param, state)
+            if state:
+                states[param] = state
+        counted = tuple(state[name]._array.item() for name in optimizer._counters)
+        alike.setdefault(counted, []).append(k)
+    places = states.group(number, len(group["params"]))
+    for k in chosen:
+        places[k] = states.get(group["params"][k])
+    return list(alike.values())
+
+
+def filled(like: Tensor, value: Any) -> Tensor:
+    """A tensor of one value, which lies in memory as another one does."""
+    array = like._array
+    return wrap(library_of_array(array).full_like(array, value) if value else library_of_array(array).zeros_like(array))
+
+
+def number_state(value: float, dtype: DType, beside: Tensor | None = None) -> Tensor:
+    """A tensor of one number and no dimensions, in the host's memory or where another tensor is."""
+    return wrap((np if beside is None else library_of_array(beside._array)).full((), value, dtype.numpy))
+
+
+__all__ = ["States", "filled", "number_state", "prepare"]
