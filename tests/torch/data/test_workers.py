@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -32,6 +33,7 @@ class Numbers(Dataset):  # type: ignore[type-arg]
 
 
 def descriptors() -> int:
+    gc.collect()  # what frames of exceptions have held
     return len(os.listdir("/proc/self/fd"))
 
 
