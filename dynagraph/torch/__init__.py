@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 
+from dynagraph.torch import __config__ as __config__
 from dynagraph.torch import autograd as autograd
 from dynagraph.torch import fft as fft
 from dynagraph.torch import func as func

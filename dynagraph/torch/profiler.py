@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 from typing import Any
 
 from dynagraph.torch.missing import getattr_of
+
+
+class ProfilerActivity(enum.Enum):
+    """What a profile would be of."""
+
+    CPU = 0
+    CUDA = 2
+    XPU = 1
+    HPU = 3
+    MTIA = 4
+    PrivateUse1 = 5
 
 
 class record_function(contextlib.ContextDecorator):
@@ -27,4 +39,4 @@ def kineto_available() -> bool:
 
 
 __getattr__ = getattr_of(__name__)
-__all__ = ["kineto_available", "record_function"]
+__all__ = ["ProfilerActivity", "kineto_available", "record_function"]

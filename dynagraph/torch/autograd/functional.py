@@ -184,6 +184,16 @@ def _rows(out: Tensor, inputs: Sequence[Tensor], create: bool) -> list[list[Tens
     return columns
 
 
+def _construct_standard_basis_for(tensors: Sequence[Tensor], tensor_numels: Sequence[int]) -> tuple[Tensor, ...]:
+    """For each tensor its part of all unit vectors of the tensors as one: ``(sum(tensor_numels), *shape)``.  Libraries use it."""
+    total, start, found = sum(tensor_numels), 0, []
+    for tensor, count in zip(tensors, tensor_numels):
+        part = library_of_array(tensor._array).eye(total, count, -start, dtype=tensor._array.dtype)
+        found.append(wrap(part.reshape(total, *tensor._array.shape)))
+        start += count
+    return tuple(found)
+
+
 def _rows_at_once(out: Tensor, inputs: Sequence[Tensor], create: bool) -> list[Any]:
     n = out._array.size
     if not out.requires_grad or not n:

@@ -170,10 +170,14 @@ _sized("randn", _normal)
 
 @function(method=False)
 def randint(
-    low: int, high: Any = None, size: Any = None, *, generator: Generator | None = None, out: Tensor | None = None,
+    low: Any = None, high: Any = None, size: Any = None, *, generator: Generator | None = None, out: Tensor | None = None,
     dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Integers from `low` to ``high - 1``; ``randint(high, size)`` begins at 0."""
+    if low is None:  # randint(high=5, size=(2,))
+        if high is None:
+            raise TypeError('randint() missing 1 required positional arguments: "high"')
+        low = 0
     if size is None:
         low, high, size = (0, low, high) if high is not None else (0, low, None)
     if not isinstance(size, (tuple, list)):

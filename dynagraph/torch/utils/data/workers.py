@@ -1,0 +1,263 @@
+"""Processes that make batches.
+
+Each has a socket to the process that iterates.  Batches come back as pickles whose buffers lie in memory files (memfd), which are
+passed as descriptors: arrays are mapped, not copied, nothing has a name, and the kernel frees what nobody maps any more, whoever is
+killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import mmap
+import os
+import pickle
+import random
+import signal
+import sys
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing import connection, reduction
+from typing import Any
+
+import numpy as np
+
+from dynagraph import config
+from dynagraph.torch.core.tensor import Tensor, wrap
+from dynagraph.torch.random import manual_seed
+from dynagraph.torch.utils.data.fetching import Exhausted, Failure
+
+HAS_FILES = hasattr(os, "memfd_create") and hasattr(reduction, "send_handle")
+LEAST_BYTES = 4096  # of a message, from which it goes by a memory file
+ALIGNMENT = 64
+PATIENCE = 5.0  # seconds that a worker has to end by itself
+POLL = 1.0  # seconds between looks at whether a worker lives
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """What `get_worker_info` gives in a worker.  seed: the loader's base seed plus `id`."""
+
+    id: int
+    num_workers: int
+    seed: int
+    dataset: Any
+
+
+_info: WorkerInfo | None = None
+
+
+def get_worker_info() -> WorkerInfo | None:
+    """Of the DataLoader's worker that this process is; None in a process that is none."""
+    return _info
+
+
+# -- messages ---------------------------------------------------------------------------------------------------------
+
+
+class _Pickler(pickle.Pickler):
+    """Tensors as their arrays, whose memory is a buffer."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if type(obj) is not Tensor or not isinstance(obj._array, np.ndarray):
+            return NotImplemented
+        if obj.requires_grad:
+            raise RuntimeError(
+                "a worker's batch has a tensor that requires a gradient, which does not pass between processes; detach() it"
+            )
+        return wrap, (obj._array,)
+
+
+def send(pipe: connection.Connection, value: Any) -> None:
+    """Send a value.  What is large goes by a memory file: no message fills a socket, so neither side waits for the other."""
+    buffers: list[pickle.PickleBuffer] = []
+    data = io.BytesIO()
+    _Pickler(data, protocol=5, buffer_callback=buffers.append).dump(value)
+    views = [data.getbuffer(), *(buffer.raw() for buffer in buffers)]
+    if not HAS_FILES or sum(view.nbytes for view in views) < LEAST_BYTES:
+        pipe.send_bytes(pickle.dumps(([bytes(view) for view in views], None), protocol=5))
+        return
+    places, end = [], 0
+    for view in views:
+        places.append((end, view.nbytes))
+        end += -(-view.nbytes // ALIGNMENT) * ALIGNMENT
+    file = os.memfd_create("batch", os.MFD_CLOEXEC)
+    try:
+        os.ftruncate(file, end)
+        for (start, _), view in zip(places, views):
+            _write(file, view, start)
+        pipe.send_bytes(pickle.dumps((places, end), protocol=5))
+        reduction.send_handle(pipe, file, None)  # type: ignore[arg-type]
+    finally:
+        os.close(file)
+
+
+def _write(file: int, view: memoryview, start: int) -> None:
+    while view.nbytes:
+        written = os.pwrite(file, view, start)
+        view, start = view[written:], start + written
+
+
+def receive(pipe: connection.Connection) -> Any:
+    """The next value; EOFError or ConnectionError where the other process is gone."""
+    places, size = pickle.loads(pipe.recv_bytes())
+    if size is None:
+        data, *buffers = places
+        return pickle.loads(data, buffers=[bytearray(buffer) for buffer in buffers])
+    file = reduction.recv_handle(pipe)
+    try:
+        memory = memoryview(mmap.mmap(file, size))
+    finally:
+        os.close(file)
+    data, *parts = (memory[start : start + length] for start, length in places)
+    return pickle.loads(data, buffers=parts)
+
+
+# -- in a worker ------------------------------------------------------------------------------------------------------
+
+
+def numpy_seed(base: int, worker: int) -> list[int]:
+    """Of NumPy's global generator in a worker: other than what `base + worker` alone would give, which the next epoch may have for
+    its next worker."""
+    return [int(word) for word in np.random.SeedSequence([base & (1 << 64) - 1, worker]).generate_state(4)]
+
+
+def run(
+    pipe: connection.Connection, others: list[connection.Connection], dataset: Any, make_fetcher: Callable[[Any], Any],
+    worker: int, count: int, base_seed: int, init: Callable[[int], Any] | None,
+) -> None:  # fmt: skip
+    """Make the batches that are asked for, until the other process goes."""
+    global _info
+    for other in others:  # of workers before this one, which a fork has copied
+        other.close()
+    with contextlib.suppress(ValueError):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that iterates, which ends this one
+    config.threads = 1
+    seed = base_seed + worker
+    random.seed(seed)
+    manual_seed(seed)
+    np.random.seed(numpy_seed(base_seed, worker))
+    _info = WorkerInfo(worker, count, seed, dataset)
+    failure: Failure | None = None
+    fetcher: Any = None
+    try:
+        if init is not None:
+            init(worker)
+        fetcher = make_fetcher(dataset)
+    except Exception:
+        failure = Failure(f"in DataLoader worker process {worker}")
+    with contextlib.suppress(EOFError, ConnectionError, KeyboardInterrupt):
+        while True:
+            number, indices = receive(pipe)
+            if number < 0:  # a new pass
+                failure = None
+                try:
+                    fetcher = make_fetcher(dataset)
+                except Exception:
+                    failure = Failure(f"in DataLoader worker process {worker}")
+                continue
+            reply: Any = failure
+            if failure is None:
+                try:
+                    reply = fetcher.fetch(indices)
+                except Exhausted:
+                    reply = Exhausted()
+                except Exception:
+                    reply = Failure(f"in DataLoader worker process {worker}")
+            failure = None
+            try:
+                send(pipe, (number, reply))
+            except (EOFError, ConnectionError):
+                raise
+            except Exception:  # the batch cannot be pickled
+                send(pipe, (number, Failure(f"in DataLoader worker process {worker}")))
+
+
+# -- in the process that iterates -------------------------------------------------------------------------------------
+
+
+class Workers:
+    """The worker processes of a loader."""
+
+    def __init__(self, context: Any, dataset: Any, make_fetcher: Any, count: int, base_seed: int, init: Any):
+        self.pipes: list[connection.Connection] = []
+        self.processes: list[Any] = []
+        self.pid = os.getpid()
+        self._finalizer = weakref.finalize(self, _end, self.pipes, self.processes, self.pid)
+        for k in range(count):
+            own, theirs = context.Pipe(duplex=True)
+            inherits = context.get_start_method() == "fork"
+            process = context.Process(
+                target=run, args=(theirs, [*self.pipes, own] if inherits else [], dataset, make_fetcher, k, count, base_seed, init),
+                daemon=True,
+            )  # fmt: skip
+            process.start()
+            theirs.close()
+            self.pipes.append(own)
+            self.processes.append(process)
+
+    def ask(self, worker: int, number: int, indices: Any) -> None:
+        """Ask for a batch."""
+        try:
+            send(self.pipes[worker], (number, indices))
+        except ConnectionError:
+            self._raise_dead(worker)
+
+    def replies(self, timeout: float) -> list[tuple[int, int, Any]]:
+        """(worker, number, batch) of those that are there, at least one; RuntimeError after `timeout` seconds, if it is not 0."""
+        begun = time.monotonic()
+        while True:
+            left = POLL if not timeout else min(POLL, timeout - (time.monotonic() - begun))
+            ready = connection.wait(self.pipes, max(left, 0.0))
+            if ready:
+                return [(self.pipes.index(pipe), *self._received(pipe)) for pipe in ready]  # type: ignore[arg-type]
+            if timeout and time.monotonic() - begun >= timeout:
+                raise RuntimeError(f"DataLoader timed out after {timeout:g} seconds")
+
+    def _received(self, pipe: connection.Connection) -> tuple[int, Any]:
+        try:
+            return receive(pipe)  # type: ignore[no-any-return]
+        except (EOFError, ConnectionError):
+            self._raise_dead(self.pipes.index(pipe))
+            raise
+
+    def _raise_dead(self, worker: int) -> None:
+        process = self.processes[worker]
+        process.join(PATIENCE)
+        code, pid = process.exitcode, process.pid
+        how = "is still running" if code is None else f"exited with code {code}" if code >= 0 else _killed_by(-code)
+        self.stop()
+        raise RuntimeError(f"DataLoader worker (pid(s) {pid}) exited unexpectedly: worker {worker} {how}")
+
+    def stop(self) -> None:
+        """End all of them."""
+        self._finalizer()
+
+
+def _killed_by(number: int) -> str:
+    try:
+        return f"was killed by {signal.Signals(number).name}"
+    except ValueError:
+        return f"was killed by signal {number}"
+
+
+def _end(pipes: list[connection.Connection], processes: list[Any], pid: int) -> None:
+    if os.getpid() != pid or sys.is_finalizing():  # a fork of the process; or daemons, which multiprocessing ends itself
+        return
+    for pipe in pipes:
+        pipe.close()  # on which a worker ends
+    until = time.monotonic() + PATIENCE
+    for process in processes:
+        process.join(max(0.0, until - time.monotonic()))
+        if process.is_alive():
+            process.terminate()
+            process.join(1.0)
+            if process.is_alive():
+                process.kill()
+                process.join()
+        process.close()
+
+
+__all__ = ["WorkerInfo", "Workers", "get_worker_info", "numpy_seed", "receive", "run", "send"]
