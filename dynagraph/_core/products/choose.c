@@ -8,7 +8,7 @@
     {                                                                                                                   \
         static const dg_kernel_##suffix none, *const all[] = {&dg_kernel_##suffix##_avx512, &dg_kernel_##suffix##_avx2, \
                                                               &dg_kernel_##suffix##_baseline, &none};                   \
-        const int can = __builtin_cpu_supports("avx512f") ? 0                                                           \
+        const int can = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("fma") ? 0                                                           \
                         : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 1 : 2;                      \
         return all + can;                                                                                               \
     }

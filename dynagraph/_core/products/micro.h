@@ -73,6 +73,9 @@ int64_t dg_matrix_offset(const dg_matrix *matrix, int64_t batch);
                        int64_t ldc, int accumulate);                                                                    \
         /* one row of DG_STRIPS panels of b that lie `strip` elements apart: c[s * nr + j] */                           \
         void (*one_row)(int64_t k, const T *a, int64_t a_inner, const T *b, int64_t b_inner, int64_t strip, T *c, int accumulate); \
+        /* one row of `turned_columns` columns that are contiguous along p, b[j * b_outer + p]; or null */ \
+        void (*turned)(int64_t k, const T *a, int64_t a_inner, const T *b, int64_t b_outer, T *c, int accumulate); \
+        int64_t turned_columns; \
     } dg_kernel_##suffix;                                                                                               \
     const dg_kernel_##suffix *dg_kernel_of_##suffix(void); /* the best one for this processor */                        \
     typedef struct dg_product_##suffix {                                                                                \
