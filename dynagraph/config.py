@@ -136,8 +136,8 @@ SWITCHES: tuple[Switch, ...] = (
         "auto",
         _one_of(*PRODUCTS),
         f"one of {', '.join(PRODUCTS)}",
-        "what multiplies float32 and float64 matrices on the CPU; own: dynagraph's threads; blas: the library that NumPy uses; auto: "
-        "that library for NumPy's functions, whose bits it gives, and dynagraph's threads for dynagraph.torch; for programs compiled "
+        "what multiplies float32 and float64 matrices on the CPU; own: dynagraph's threads; blas: the library that NumPy uses; "
+        "auto: dynagraph's threads in dynagraph.torch, else the library, whose bits NumPy's functions have; for programs compiled "
         "from then on",
     ),
     Switch(

@@ -1,4 +1,4 @@
-"""Products of matrices on dynagraph's own threads (`dynagraph/_core/products`): `matmul`, and when it takes the place of NumPy's."""
+"""Products of matrices on dynagraph's own threads (`dynagraph/_core/products`), unless `config.products` says otherwise."""
 
 from __future__ import annotations
 

@@ -328,7 +328,7 @@ def multiply(a: Any, b: Any, out: Any, isa: str | None = None, /) -> None:
     """
 
 def own_matmul(otherwise: Callable[..., Any], module: str, /) -> Callable[[Any, Any], Any]:
-    """``matmul(a, b)``, which multiplies NumPy's float matrices as `multiply` does, and calls `otherwise` with all other operands."""
+    """``matmul(a, b)``: multiplies NumPy's float matrices as `multiply` does, and calls `otherwise` with all other operands."""
 
 def use_own_products(flag: bool, /) -> None:
     """Whether what `own_matmul` made multiplies anything, or leaves all to the other function."""

@@ -150,11 +150,32 @@ static SIDE NAME(right)(const PLAN *plan, int64_t batch, int64_t column, int64_t
     return (SIDE){own, nr * length, 1, nr, 1};
 }
 
+/* Multiplies by the right operand where it lies, if it is not packed; gives for how many columns: the last ones are no whole tile. */
+static int64_t NAME(direct_columns)(const PLAN *plan, int64_t at, int64_t rows, int64_t column, int64_t columns, int64_t start,
+                                    int64_t length, const SIDE *a, T *c, int64_t ldc)
+{
+    const KERNEL *kernel = plan->kernel;
+    const dg_matrix *matrix = plan->direct_b;
+    if (!matrix)
+        return 0;
+    const T *from = (const T *)matrix->data + dg_matrix_offset(matrix, at) + column * matrix->outer + start * matrix->inner;
+    if (matrix->outer != 1) { /* contiguous along p, and a single row */
+        const int64_t step = kernel->turned_columns, n = columns / step * step;
+        for (int64_t j = 0; j < n; j += step)
+            kernel->turned(length, a->at, a->inner, from + j * matrix->outer, matrix->outer, c + j, start > 0);
+        return n;
+    }
+    const int64_t n = columns / kernel->nr * kernel->nr;
+    const SIDE b = {from, kernel->nr, 1, matrix->inner, 0};
+    if (n)
+        NAME(tiles)(kernel, rows, n, length, a, &b, c, ldc, start > 0);
+    return n;
+}
+
 static void NAME(one_part)(const PLAN *plan, int64_t batch, int64_t row, int64_t column, T *own)
 {
     const PRODUCT *product = plan->product;
-    const int64_t nr = plan->kernel->nr, k = product->k;
-    const int64_t rows = least(plan->rows, product->m - row), columns = least(plan->columns, plan->last_column - column);
+    const int64_t k = product->k, rows = least(plan->rows, product->m - row), columns = least(plan->columns, plan->last_column - column);
     const int64_t at = plan->first_batch + batch;
     T *own_b = own + plan->own_a, *c = product->c ? product->c + at * product->c_batch + row * product->ldc + column : own_b + plan->own_b;
     const int64_t ldc = product->c ? product->ldc : plan->columns;
@@ -163,13 +184,7 @@ static void NAME(one_part)(const PLAN *plan, int64_t batch, int64_t row, int64_t
     for (int64_t start = 0; start < k; start += DG_KC) {
         const int64_t length = least(DG_KC, k - start);
         const SIDE a = NAME(left)(plan, batch, row, rows, start, length, own);
-        const int64_t direct = plan->direct_b ? columns / nr * nr : 0; /* the last columns, which are no whole tile, are packed */
-        if (direct) {
-            const dg_matrix *matrix = plan->direct_b;
-            const SIDE b = {(const T *)matrix->data + dg_matrix_offset(matrix, at) + column + start * matrix->inner, nr, 1,
-                            matrix->inner, 0};
-            NAME(tiles)(plan->kernel, rows, direct, length, &a, &b, c, ldc, start > 0);
-        }
+        const int64_t direct = NAME(direct_columns)(plan, at, rows, column, columns, start, length, &a, c, ldc);
         if (direct < columns) {
             const SIDE b = NAME(right)(plan, batch, column + direct, columns - direct, start, length, own_b);
             NAME(tiles)(plan->kernel, rows, columns - direct, length, &a, &b, c + direct, ldc, start > 0);
@@ -245,16 +260,30 @@ static const dg_matrix *NAME(in_place)(JOIN(dg_pack, SUFFIX) pack, const void *o
     return pack == JOIN(dg_pack_matrix, SUFFIX) && matrix->element == ELEMENT ? matrix : NULL;
 }
 
+/* Which operands are read where they lie: those that are multiplied with few rows or columns, which would not earn what packing
+   costs.  Not a right operand with long rows, though: the rows of its tiles would drive one another out of the caches. */
+static void NAME(choose_direct)(PLAN *plan)
+{
+    const PRODUCT *product = plan->product;
+    const int64_t m = product->m, k = product->k;
+    const dg_matrix *a = NAME(in_place)(product->pack_a, product->a), *b = NAME(in_place)(product->pack_b, product->b);
+    plan->direct_a = product->n <= DIRECT ? a : NULL;
+    if (!b)
+        return;
+    const int64_t step = b->inner < 0 ? -b->inner : b->inner;
+    const int is_near = least(k, DG_KC) * step * (int64_t)sizeof(T) <= NEAR;
+    const int by_rows = b->outer == 1 && (m <= 2 * plan->kernel->mr || (m <= DIRECT && is_near));
+    if (by_rows || (b->inner == 1 && m == 1 && plan->kernel->turned))
+        plan->direct_b = b;
+}
+
 /* what is shared, and the sizes of chunks; gives how many elements of memory it takes, and how many of them for shared panels */
 static int64_t NAME(choose_chunks)(PLAN *plan, int64_t threads, int64_t *columns, int64_t *shared)
 {
     const PRODUCT *product = plan->product;
     const int64_t mr = plan->kernel->mr, nr = plan->kernel->nr, m = product->m, n = product->n, k = product->k;
     const int64_t a_size = rounded(m, mr) * k, b_size = rounded(n, nr) * k, room = SHARED_BYTES / (int64_t)sizeof(T);
-    plan->direct_a = n <= DIRECT ? NAME(in_place)(product->pack_a, product->a) : NULL;
-    plan->direct_b = m <= DIRECT ? NAME(in_place)(product->pack_b, product->b) : NULL;
-    if (plan->direct_b && plan->direct_b->outer != 1)
-        plan->direct_b = NULL;
+    NAME(choose_direct)(plan);
     /* a chunk is some batch elements or, of a large right operand, some columns */
     const int share_b = m > plan->rows && !plan->direct_b;
     const int share_a = n > plan->columns && !plan->direct_a && a_size + (share_b ? b_size : 0) <= room;
@@ -267,7 +296,7 @@ static int64_t NAME(choose_chunks)(PLAN *plan, int64_t threads, int64_t *columns
         *columns = *columns < plan->columns ? plan->columns : *columns;
     }
     plan->own_a = share_a || plan->direct_a ? 0 : rounded(plan->rows * least(k, DG_KC), ALIGNED);
-    plan->own_b = share_b ? 0 : rounded((plan->direct_b ? nr : plan->columns) * least(k, DG_KC), ALIGNED);
+    plan->own_b = share_b ? 0 : rounded((plan->direct_b ? DG_STRIPS * nr : plan->columns) * least(k, DG_KC), ALIGNED);
     plan->own_size = plan->own_a + plan->own_b + (product->c ? 0 : rounded(plan->rows * plan->columns, ALIGNED));
     shared[0] = share_a ? rounded(a_size * plan->batches, ALIGNED) : 0;
     shared[1] = share_b ? rounded(least(*columns, n), nr) * k * plan->batches : 0;

@@ -1,5 +1,6 @@
 /* Micro-kernels for AVX2 with FMA. */
 #include "micro.h"
+#include "squares.h"
 
 #if defined(__x86_64__)
 #if defined(__clang__)
@@ -13,6 +14,10 @@
 
 #define T float
 #define SUFFIX f32
+#ifdef DG_HAS_SQUARES
+#define TURNED vector8f
+#define TURN square8_f32
+#endif
 #define ISA avx2
 #define BYTES 32
 #define DG_ROWS ROWS
@@ -20,6 +25,10 @@
 
 #define T double
 #define SUFFIX f64
+#ifdef DG_HAS_SQUARES
+#define TURNED vector4d
+#define TURN square4_f64
+#endif
 #define ISA avx2
 #define BYTES 32
 #define DG_ROWS ROWS

@@ -1,18 +1,23 @@
 /* Micro-kernels for AVX-512. */
 #include "micro.h"
+#include "squares.h"
 
 #if defined(__x86_64__)
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx512f,avx2,fma"))), apply_to = function)
 #else
 #pragma GCC push_options
-#pragma GCC target("avx512f")
+#pragma GCC target("avx512f,avx2,fma")
 #endif
 
 #define ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
 
 #define T float
 #define SUFFIX f32
+#ifdef DG_HAS_SQUARES
+#define TURNED vector8f
+#define TURN square8_f32
+#endif
 #define ISA avx512
 #define BYTES 64
 #define DG_ROWS ROWS
@@ -20,6 +25,10 @@
 
 #define T double
 #define SUFFIX f64
+#ifdef DG_HAS_SQUARES
+#define TURNED vector4d
+#define TURN square4_f64
+#endif
 #define ISA avx512
 #define BYTES 64
 #define DG_ROWS ROWS

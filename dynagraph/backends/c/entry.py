@@ -138,7 +138,8 @@ class EntryPrinter:
             fields[f"{name}_strides"] = self._numbers([0] * (len(out.shape) - 2 - own) + steps)
         fields |= {"shape": self._numbers(out.shape[:-2]), **{name: self.c.integer(expr_of(n)) for name, n in sizes.items()}}
         text = ", ".join(f".{name} = {value}" for name, value in fields.items())
-        self.out.line(f"const int status = rt->multiply(rt, &(const dg_matrices){{{text}}}, {'stop' if self.may_stop else '&dg_never'});")
+        stop = "stop" if self.may_stop else "&dg_never"
+        self.out.line(f"const int status = rt->multiply(rt, &(const dg_matrices){{{text}}}, {stop});")
         self.out.line("if (status)")
         self.out.line("    return status;")
         self.out.close()

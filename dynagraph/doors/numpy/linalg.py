@@ -58,6 +58,12 @@ def _own_matmul(b: Builder, left: Any, right: Any) -> Node:
     return _matmul(b, x, y, "own_matmul") if is_own else matmul(b, x, y)
 
 
+def _product_dtype(who: str, dtype: dtypes.DType) -> dtypes.DType:
+    if dtype.is_bool:
+        raise Unsupported("UNSUPPORTED_DTYPE", f"{who}: of bools is not captured; cast to an integer dtype")
+    return dtype
+
+
 def _matmul(b: Builder, x: Node, y: Node, op: str = "matmul") -> Node:
     row, column = x.ndim == 1, y.ndim == 1
     product = _multiplied(b, op, reshape(b, x, (1, *x.shape)) if row else x, reshape(b, y, (*y.shape, 1)) if column else y)

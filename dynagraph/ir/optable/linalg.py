@@ -13,7 +13,6 @@ from dynagraph.ir.optable.rules import same_dtype
 from dynagraph.ir.shapes import Shape, broadcast_shapes, numel
 from dynagraph.ir.terms import Differentiated, Term
 
-
 VJP = Callable[[Differentiated, Term], Term]
 
 
