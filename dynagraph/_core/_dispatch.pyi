@@ -345,6 +345,23 @@ def convolve(
     `sizes`: the last ones of the result. `isa`: one of `product_kernels()`.
     """
 
+def max_pool(
+    x: Any,
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    places: tuple[int, ...],
+    /,
+) -> tuple[Any, Any]:
+    """The greatest elements of windows of the last dimensions, and where they stood; of float32 or float64.
+
+    Where several are equal it is the first one, of NaNs the last.
+    """
+
+def put_places(g: Any, places: Any, sizes: tuple[int, ...], /) -> Any:
+    """The elements of `g` added up at places among the last dimensions of the result, which are of these sizes."""
+
 def product_kernels() -> list[tuple[str, int, int]]:
     """The instruction sets that this processor has kernels for, the best one first, with the rows and columns of a float32 tile."""
 
