@@ -362,6 +362,12 @@ def max_pool(
 def put_places(g: Any, places: Any, sizes: tuple[int, ...], /) -> Any:
     """The elements of `g` added up at places among the last dimensions of the result, which are of these sizes."""
 
+def own_matmul(otherwise: Callable[..., Any], module: str, /) -> Callable[[Any, Any], Any]:
+    """``matmul(a, b)``: multiplies NumPy's float matrices as `multiply` does, and calls `otherwise` with all other operands."""
+
+def use_own_products(flag: bool, /) -> None:
+    """Whether what `own_matmul` made multiplies anything, or leaves all to the other function."""
+
 def product_kernels() -> list[tuple[str, int, int]]:
     """The instruction sets that this processor has kernels for, the best one first, with the rows and columns of a float32 tile."""
 

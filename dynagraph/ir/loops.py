@@ -235,7 +235,7 @@ class Epilogue:
 @dataclass(frozen=True, eq=False)
 class LibraryCall:
     """A routine of a library: ``matmul``: out = left @ right, or what an epilogue makes of it; convolutions, of which `attrs` are the
-    row's.
+    row's.  `own`: as `Library` has it.
 
     `then`: a kernel that is run for parts of the result as soon as they are there, see passes/convolutions.py.
     """
@@ -246,6 +246,7 @@ class LibraryCall:
     comment: str = ""
     cost: float = 0.0
     epilogue: Epilogue | None = None
+    own: bool = False
     attrs: Mapping[str, Any] = field(default_factory=dict)
     then: Kernel | None = None
 

@@ -206,6 +206,10 @@ static PyMethodDef methods[] = {
     {"multiply", dg_multiply, METH_VARARGS,
      "multiply(a, b, out, isa=None): the products of matrices of one float dtype, on the thread pool; `out` is contiguous; isa: one of\n"
      "product_kernels()"},
+    {"own_matmul", dg_own_matmul, METH_VARARGS,
+     "own_matmul(otherwise, module): a function that multiplies NumPy's float matrices as multiply does, and calls `otherwise` with\n"
+     "all other operands"},
+    {"use_own_products", dg_use_own_products, METH_O, "use_own_products(flag): whether what own_matmul made does so"},
     {"product_kernels", dg_product_kernels, METH_NOARGS,
      "product_kernels() -> (instruction set, rows, columns of a float32 tile) of each that this processor has, the best one first"},
     {"convolve", dg_convolve_arrays, METH_VARARGS,
