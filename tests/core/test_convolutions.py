@@ -59,8 +59,8 @@ def windows_of(x: np.ndarray, g: dict[str, Any]) -> np.ndarray:
     padded = np.pad(x, ((0, 0), (0, 0), *g["padding"]))
     extents = tuple(d * (k - 1) + 1 for d, k in zip(g["dilation"], g["kernel"]))
     found = sliding_window_view(padded, extents, axis=tuple(range(2, x.ndim)))
-    steps = [*(slice(0, (p - 1) * s + 1, s) for s, p in zip(g["stride"], g["places"])), *(slice(None, None, d) for d in g["dilation"])]
-    found = found[(Ellipsis, *steps)]
+    steps = (slice(0, (p - 1) * s + 1, s) for s, p in zip(g["stride"], g["places"]))
+    found = found[(Ellipsis, *steps, *(slice(None, None, d) for d in g["dilation"]))]
     return found.reshape(x.shape[0], g["groups"], g["ins"], *found.shape[2:])
 
 
@@ -165,7 +165,8 @@ def test_what_does_not_fit_is_refused() -> None:
     good = (1, (1, 1), (1, 1), ((0, 0), (0, 0)), (3, 3))
     convolve(0, x, w, None, *good)
     for wrong in [
-        (0, x, w[:, :3], None, *good), (0, x, w[:, :, 0], None, *good), (0, x, w, draw(3), *good), (0, x.astype(int), w, None, *good),
+        (0, x, w[:, :3], None, *good), (0, x, w[:, :, 0], None, *good), (0, x, w, draw(3), *good),
+        (0, x.astype(int), w, None, *good),
         (3, x, w, None, *good), (0, x, w, None, 3, *good[1:]), (0, x, w, None, 1, (0, 1), *good[2:]),
         (0, x, w, None, *good[:4], (4, 3)), (0, x, w, None, *good[:4], (3,)), (0, x, w, None, *good, "none"),
         (1, x, w, None, *good[:4], (7, 7)), (2, x, draw(2, 2, 3, 3), None, *good),
@@ -181,17 +182,17 @@ def test_what_does_not_fit_is_refused() -> None:
 @settings(max_examples=examples(60), deadline=None)
 def test_maxima_of_windows(g: dict[str, Any], dtype: Any, kind: str) -> None:
     before = tuple(min(a, d * (k - 1) // 2) for (a, _), d, k in zip(g["padding"], g["dilation"], g["kernel"]))
-    reach = [(s - 1 + a - d * (k - 1)) // t + 1 for s, a, d, k, t in zip(g["images"], before, g["dilation"], g["kernel"], g["stride"])]
-    places = tuple(max(1, n) for n in reach)
+    about = list(zip(g["images"], g["kernel"], g["stride"], before, g["dilation"]))
+    places = tuple(max(1, (s - 1 + a - d * (k - 1)) // t + 1) for s, k, t, a, d in about)
     x = draw(g["batch"], 2, *g["images"], dtype=dtype)
     chosen = draw(*x.shape, seed=3) < -0.5
-    x = {"plain": x, "equal": np.round(x), "nan": np.where(chosen, np.nan, x), "inf": np.where(chosen, -np.inf, x)}[kind].astype(dtype)
+    x = np.round(x) if kind == "equal" else x if kind == "plain" else np.where(chosen, np.nan if kind == "nan" else -np.inf, x)
+    x = x.astype(dtype)
     values, where = max_pool(x, g["kernel"], g["stride"], before, g["dilation"], places)
     for plane in np.ndindex(*x.shape[:2]):
         for place in np.ndindex(*places):
             axes = [
-                [i for j in range(k) if 0 <= (i := p * t - a + j * d) < s]
-                for p, k, t, a, d, s in zip(place, g["kernel"], g["stride"], before, g["dilation"], g["images"])
+                [i for j in range(k) if 0 <= (i := p * t - a + j * d) < s] for p, (s, k, t, a, d) in zip(place, about)
             ]
             best, at = -np.inf, -1
             for index in itertools.product(*axes):
