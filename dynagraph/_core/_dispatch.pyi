@@ -327,11 +327,6 @@ def multiply(a: Any, b: Any, out: Any, isa: str | None = None, /) -> None:
     Leading axes of `a` and `b` broadcast to those of `out`. `isa`: one of `product_kernels()`.
     """
 
-def own_matmul(otherwise: Callable[..., Any], module: str, /) -> Callable[[Any, Any], Any]:
-    """``matmul(a, b)``: multiplies NumPy's float matrices as `multiply` does, and calls `otherwise` with all other operands."""
-
-def use_own_products(flag: bool, /) -> None:
-    """Whether what `own_matmul` made multiplies anything, or leaves all to the other function."""
 def convolve(
     which: int,
     a: Any,
@@ -349,6 +344,29 @@ def convolve(
 
     `sizes`: the last ones of the result. `isa`: one of `product_kernels()`.
     """
+
+def max_pool(
+    x: Any,
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    places: tuple[int, ...],
+    /,
+) -> tuple[Any, Any]:
+    """The greatest elements of windows of the last dimensions, and where they stood; of float32 or float64.
+
+    Where several are equal it is the first one, of NaNs the last.
+    """
+
+def put_places(g: Any, places: Any, sizes: tuple[int, ...], /) -> Any:
+    """The elements of `g` added up at places among the last dimensions of the result, which are of these sizes."""
+
+def own_matmul(otherwise: Callable[..., Any], module: str, /) -> Callable[[Any, Any], Any]:
+    """``matmul(a, b)``: multiplies NumPy's float matrices as `multiply` does, and calls `otherwise` with all other operands."""
+
+def use_own_products(flag: bool, /) -> None:
+    """Whether what `own_matmul` made multiplies anything, or leaves all to the other function."""
 
 def product_kernels() -> list[tuple[str, int, int]]:
     """The instruction sets that this processor has kernels for, the best one first, with the rows and columns of a float32 tile."""
@@ -381,12 +399,6 @@ def by_size(small: Callable[..., Any], large: Callable[..., Any], size: int, mod
 
 def any_large(arrays: tuple[Any, ...], size: int, /) -> bool:
     """Whether one of these has so many elements, and all are NumPy's arrays or numbers."""
-
-def run_each(entries: list[Entry], calls: list[tuple[Any, ...]], /) -> list[tuple[Any, ...]]:
-    """Makes calls of a function of rows (arrays, and last an argument that all elements share) as one piece of work of the pool.
-
-    Gives the calls that are left to make: those that none of its entries serves; all, where one writes to memory of another.
-    """
 
 def set_tensor_calls(
     tensor: type, storage: type, node: type, primitive: type, numbers: Any, functions: dict[str, Any], /

@@ -234,10 +234,10 @@ class Epilogue:
 
 @dataclass(frozen=True, eq=False)
 class LibraryCall:
-    """A routine of a library: ``matmul``: out = left @ right, or what an epilogue makes of it; convolutions, of which `attrs` are the
-    row's.
+    """A routine of a library: ``matmul``: out = left @ right, or what an epilogue makes of it; convolutions, whose `attrs` are the
+    row's.  `own`: as `Library` has it.
 
-    `own`: as `Library` has it.  `then`: a kernel that is run for parts of the result as soon as they are there, see passes/convolutions.py.
+    `then`: a kernel that is run for parts of the result as soon as they are there, see passes/convolutions.py.
     """
 
     routine: str

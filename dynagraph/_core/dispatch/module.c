@@ -3,6 +3,7 @@
 #include "core.h"
 #include "../products/convolve.h"
 #include "../products/multiply.h"
+#include "../products/pool.h"
 
 static PyObject *py_bind(PyObject *module, PyObject *args)
 {
@@ -216,6 +217,11 @@ static PyMethodDef methods[] = {
     {"convolve", dg_convolve_arrays, METH_VARARGS,
      "convolve(which, a, b, bias, groups, stride, dilation, padding, sizes, isa=None): a convolution (0), or its gradient by the images\n"
      "(1) or the filters (2), of float32 or float64; sizes: the last ones of the result"},
+    {"max_pool", dg_max_pool, METH_VARARGS,
+     "max_pool(x, kernel, stride, padding, dilation, places) -> the greatest elements of windows of the last dimensions, and where they\n"
+     "stood; of float32 or float64"},
+    {"put_places", dg_put_places, METH_VARARGS,
+     "put_places(g, places, sizes): g's elements added up at places among the last dimensions, which are of these sizes"},
     {"set_full_tracebacks", py_set_full_tracebacks, METH_O,
      "set_full_tracebacks(flag): whether exceptions that leave a CompiledFunction keep the frames of dynagraph's own modules"},
     {0},

@@ -35,6 +35,7 @@ typedef struct dg_phase {
     int64_t n_taps;
     const dg_tap *taps;
     const dg_epilogue *finish; /* or null */
+    int64_t *where; /* for maxima */
 } dg_phase;
 
 /* what there is for an instruction set, for float and double; 0, DG_NO_MEMORY or DG_STOPPED */
@@ -42,6 +43,7 @@ typedef struct dg_conv_code {
     const char *isa; /* as products' kernels call it */
     int (*places[2])(const dg_phase *phase);
     int (*filters[2])(const dg_phase *phase);
+    int (*maxima[2])(const dg_phase *phase); /* of windows; see pool.c */
 } dg_conv_code;
 const dg_conv_code *dg_conv_code_named(const char *isa); /* null: the best; gives null where this processor cannot run it */
 

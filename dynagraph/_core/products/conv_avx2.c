@@ -1,6 +1,7 @@
 /* Convolutions for AVX2 with FMA. */
 #include "conv.h"
 
+#include <math.h>
 #include <string.h>
 
 #if defined(__x86_64__)
@@ -30,7 +31,8 @@
 #define COUNTED 0, 1, 2, 3
 #include "conv_template.h"
 
-const dg_conv_code dg_conv_avx2 = {"avx2", {places_f32_avx2, places_f64_avx2}, {filters_f32_avx2, filters_f64_avx2}};
+const dg_conv_code dg_conv_avx2 = {"avx2", {places_f32_avx2, places_f64_avx2}, {filters_f32_avx2, filters_f64_avx2},
+    {maxima_f32_avx2, maxima_f64_avx2}};
 
 #if defined(__clang__)
 #pragma clang attribute pop

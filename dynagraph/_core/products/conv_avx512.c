@@ -1,6 +1,7 @@
 /* Convolutions for AVX-512. */
 #include "conv.h"
 
+#include <math.h>
 #include <string.h>
 
 #if defined(__x86_64__)
@@ -30,7 +31,8 @@
 #define COUNTED 0, 1, 2, 3, 4, 5, 6, 7
 #include "conv_template.h"
 
-const dg_conv_code dg_conv_avx512 = {"avx512", {places_f32_avx512, places_f64_avx512}, {filters_f32_avx512, filters_f64_avx512}};
+const dg_conv_code dg_conv_avx512 = {"avx512", {places_f32_avx512, places_f64_avx512}, {filters_f32_avx512, filters_f64_avx512},
+    {maxima_f32_avx512, maxima_f64_avx512}};
 
 #if defined(__clang__)
 #pragma clang attribute pop

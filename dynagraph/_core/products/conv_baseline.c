@@ -1,6 +1,7 @@
 /* Convolutions for any processor of the architecture: 16-byte vectors (SSE2, NEON). */
 #include "conv.h"
 
+#include <math.h>
 #include <string.h>
 
 #define ISA baseline
@@ -22,4 +23,5 @@
 #define COUNTED 0, 1
 #include "conv_template.h"
 
-const dg_conv_code dg_conv_baseline = {"baseline", {places_f32_baseline, places_f64_baseline}, {filters_f32_baseline, filters_f64_baseline}};
+const dg_conv_code dg_conv_baseline = {"baseline", {places_f32_baseline, places_f64_baseline}, {filters_f32_baseline, filters_f64_baseline},
+    {maxima_f32_baseline, maxima_f64_baseline}};

@@ -47,11 +47,16 @@ static int NAME(prepare_planes)(PLANES *w, const dg_phase *p, int64_t rows, int6
     return 1;
 }
 
-static void NAME(copy_plane)(const PLANES *w, const T *from, T *to)
+/* `fill`: what stands around it */
+static void NAME(copy_plane)(const PLANES *w, const T *from, T *to, T fill)
 {
     const int64_t *sizes = w->p->sizes, pace = w->p->pace[2], low = w->low[2];
     const int64_t begin = low < 0 ? 0 : low, end = low + w->sizes[2] < sizes[2] ? low + w->sizes[2] : sizes[2];
-    memset(to, 0, sizeof(T) * (size_t)w->room);
+    if (fill == 0)
+        memset(to, 0, sizeof(T) * (size_t)w->room);
+    else
+        for (int64_t k = 0; k < w->room; ++k)
+            to[k] = fill;
     for (int64_t z = 0; z < w->sizes[0]; ++z)
         for (int64_t y = 0; y < w->sizes[1]; ++y) {
             const int64_t at_z = z + w->low[0], at_y = y + w->low[1];
@@ -117,7 +122,7 @@ static void NAME(run_planes)(void *const *buffers, const int64_t *sizes, int64_t
         const T bias = p->bias ? ((const T *)p->bias)[group] : 0;
         for (int64_t t = 0; t < p->n_taps; ++t)
             filter[t] = ((const T *)p->weights)[group * p->group_stride + p->taps[t].weight];
-        NAME(copy_plane)(w, (const T *)p->source + number * plane, copy);
+        NAME(copy_plane)(w, (const T *)p->source + number * plane, copy, 0);
         for (int64_t z = 0; z < p->counts[0]; ++z)
             for (int64_t y = 0; y < p->counts[1]; ++y) {
                 const int64_t to = (p->start[0] + z * p->step[0]) * p->out_sizes[1] + p->start[1] + y * p->step[1];
@@ -188,7 +193,7 @@ static void NAME(run_plane_filters)(void *const *buffers, const int64_t *sizes, 
     memset(rows, 0, sizeof(T) * (size_t)(n_rows * w->row));
     for (int64_t number = lo; number < hi; ++number) {
         const T *results = (const T *)p->weights + number * of_image;
-        NAME(copy_plane)(w, (const T *)p->source + number * plane, copy);
+        NAME(copy_plane)(w, (const T *)p->source + number * plane, copy, 0);
         for (int64_t y = 0; y < n_rows; ++y)
             memcpy(rows + y * w->row, results + y * width, sizeof(T) * (size_t)width);
         for (int64_t t = 0; t < p->n_taps; ++t)
@@ -214,5 +219,3 @@ static int NAME(plane_filters)(const dg_phase *p)
     p->rt->give(w.offsets);
     return dg_conv_status(p);
 }
-
-#undef PLANES

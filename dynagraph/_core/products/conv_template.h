@@ -267,6 +267,7 @@ static void NAME(multiply)(void *const *buffers, const int64_t *sizes, int64_t l
 }
 
 #include "conv_planes.h"
+#include "conv_maxima.h"
 
 static int NAME(places)(const dg_phase *p)
 {
@@ -304,6 +305,7 @@ static int NAME(places)(const dg_phase *p)
 #undef VI
 #undef SEGMENT
 #undef WORK
+#undef PLANES
 #undef LANES
 #undef T
 #undef SUFFIX

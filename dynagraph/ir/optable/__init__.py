@@ -15,5 +15,6 @@ from dynagraph.ir.optable import (
 )
 
 __all__ = [
-    "OPS", "blocked", "convolution", "creation", "elementwise", "external_calls", "indexing", "joining", "linalg", "movement", "reductions",
+    "OPS", "blocked", "convolution", "creation", "elementwise", "external_calls", "indexing", "joining", "linalg", "movement",
+    "reductions",
 ]  # fmt: skip

@@ -1,8 +1,8 @@
 """Rows of convolutions: sums over windows of images, and the two gradients of them, each one's gradients being the others.
 
-Images are ``(batch, channels, *sizes)``, filters ``(results, channels of a group, *kernel)``, of one to three dimensions.  `padding`
-is a pair for each dimension: how many zeros stand before and after it.  `places`, `shape` and `kernel` say how large the result is,
-where the operands do not: several sizes of images have the same number of places.
+Images are ``(batch, channels, *sizes)``, filters ``(results, channels of a group, *kernel)``, of one to three dimensions.
+`padding` is a pair for each dimension: how many zeros stand before and after it.  `places`, `shape` and `kernel` say how large the
+result is, where the operands do not: several sizes of images have the same number of places.
 """
 
 from __future__ import annotations

@@ -13,8 +13,23 @@ from itertools import chain
 from dynagraph.driver import deadline
 from dynagraph.ir.expr import Expr
 from dynagraph.ir.intexpr import IntExpr
-from dynagraph.ir.loops import Axis, Define, Kernel, LibraryCall, Loop, LoopProgram, Operand, Statement, Step, Store
-from dynagraph.ir.loops import expressions, indices, loaded_buffers, map_body, map_expr, statements, stored_buffers, substitute
+from dynagraph.ir.loops import (
+    Axis,
+    Define,
+    Kernel,
+    LibraryCall,
+    Loop,
+    LoopProgram,
+    Operand,
+    Statement,
+    Step,
+    Store,
+    expressions,
+    loaded_buffers,
+    map_body,
+    map_expr,
+    substitute,
+)
 from dynagraph.ir.optable.convolution import ROUTINES
 from dynagraph.ir.passes.collapse import merged_axes
 from dynagraph.ir.passes.memory_plan import step_buffers

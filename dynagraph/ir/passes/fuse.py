@@ -418,9 +418,11 @@ def operand_strided(node: Node, operand: Node) -> tuple[Node, Shape, Shape, obje
 
 def takes_layout(node: Node, shape: Shape, strides: Shape) -> bool:
     """Whether the library routine `node` reads operands that lie in memory in this way."""
-    if node.is_op("external_call"):
+    assert isinstance(node.op.lowering, Library)
+    routine = node.op.lowering.routine
+    if routine == "external_call":
         return True
-    return is_matrix_layout(shape, strides) if node.is_op("matmul") else all(map(same_dim, strides, contiguous_strides(shape)))
+    return is_matrix_layout(shape, strides) if routine == "matmul" else all(map(same_dim, strides, contiguous_strides(shape)))
 
 
 def is_matrix_layout(shape: Shape, strides: Shape) -> bool:

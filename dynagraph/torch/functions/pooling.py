@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph._core._dispatch import max_pool, put_places
+from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import in_c_order, library_of_array, put_beside, ufunc_at
 from dynagraph.torch.core.primitives import PRIMITIVES, define
@@ -42,10 +44,10 @@ def _maximum_along(x: Any, place: Any, axis: int, parts: Sequence[Any]) -> tuple
     best, where = x[at[0]], np.broadcast_to(place[at[0]], x[at[0]].shape)
     for key in at[1:]:
         other, other_place = x[key], place[key]
-        better = (other > best) | (where < 0)
+        better = other > best
         if x.dtype.kind in "fV":
             better |= np.isnan(other)
-        best, where = np.where(better, other, best), np.where(better, other_place, where)
+        best, where = np.where(better, other, best), np.where(better | (where < 0), other_place, where)
     return best, where
 
 
@@ -66,7 +68,14 @@ def _ends(shape: Sizes, kernel: Sizes, stride: Sizes, dilation: Sizes, padding: 
     )
 
 
+def _has_kernels(x: Any) -> bool:
+    """Captures follow NumPy's functions, which kernels fuse with what is around them."""
+    return not is_compiling() and type(x) is np.ndarray and x.dtype.kind == "f" and x.dtype.itemsize in (4, 8)
+
+
 def _max_pool(x: Any, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, places: Sizes) -> tuple[Any, Any]:
+    if _has_kernels(x):
+        return max_pool(x, kernel, stride, padding, dilation, places)
     n = len(kernel)
     shape = x.shape[x.ndim - n :]
     border = _ends(shape, kernel, stride, dilation, padding, places)
@@ -138,6 +147,8 @@ def _fractional_max_pool(x: Any, samples: Any, kernel: Sizes, places: Sizes) -> 
 
 def _put_places(g: Any, places: Any, shape: Sizes, count: int) -> Any:
     """Added up at places among the last dimensions, which are counted as one."""
+    if _has_kernels(g):
+        return put_places(g, places, shape[len(shape) - count :])
     front = shape[: len(shape) - count]
     rows, columns = math.prod(front), math.prod(shape[len(front) :])
     made = library_of_array(g).zeros(rows * columns, g.dtype)

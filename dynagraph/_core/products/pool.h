@@ -1,0 +1,9 @@
+/* Pooling from Python. */
+#ifndef DG_POOL_H
+#define DG_POOL_H
+#include <Python.h>
+
+PyObject *dg_max_pool(PyObject *module, PyObject *args);
+PyObject *dg_put_places(PyObject *module, PyObject *args);
+
+#endif
