@@ -1,0 +1,21 @@
+"""``torch.nn.utils``: helpers for parameters, gradients and sequences."""
+
+from __future__ import annotations
+
+from dynagraph.torch.missing import getattr_of
+from dynagraph.torch.nn.utils import parametrizations as parametrizations
+from dynagraph.torch.nn.utils import parametrize as parametrize
+from dynagraph.torch.nn.utils import stateless as stateless
+from dynagraph.torch.nn.utils.fusion import fuse_conv_bn_eval as fuse_conv_bn_eval
+from dynagraph.torch.nn.utils.fusion import fuse_conv_bn_weights as fuse_conv_bn_weights
+from dynagraph.torch.nn.utils.fusion import fuse_linear_bn_eval as fuse_linear_bn_eval
+from dynagraph.torch.nn.utils.fusion import fuse_linear_bn_weights as fuse_linear_bn_weights
+from dynagraph.torch.nn.utils.init import skip_init as skip_init
+from dynagraph.torch.nn.utils.memory_format import convert_conv2d_weight_memory_format as convert_conv2d_weight_memory_format
+from dynagraph.torch.nn.utils.memory_format import convert_conv3d_weight_memory_format as convert_conv3d_weight_memory_format
+from dynagraph.torch.nn.utils.spectral_norm import remove_spectral_norm as remove_spectral_norm
+from dynagraph.torch.nn.utils.spectral_norm import spectral_norm as spectral_norm
+from dynagraph.torch.nn.utils.weight_norm import remove_weight_norm as remove_weight_norm
+from dynagraph.torch.nn.utils.weight_norm import weight_norm as weight_norm
+
+__getattr__ = getattr_of(__name__)
