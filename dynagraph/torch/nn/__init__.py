@@ -8,6 +8,7 @@ from dynagraph.torch.core.parameter import UninitializedBuffer as UninitializedB
 from dynagraph.torch.core.parameter import UninitializedParameter as UninitializedParameter
 from dynagraph.torch.missing import getattr_of as _getattr_of
 from dynagraph.torch.nn import functional as functional
+from dynagraph.torch.nn import grad as grad
 from dynagraph.torch.nn import init as init
 from dynagraph.torch.nn import modules as modules
 from dynagraph.torch.nn import parallel as parallel

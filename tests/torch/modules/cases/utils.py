@@ -336,6 +336,19 @@ def other_helpers(torch: Any, x: Any) -> Any:
     return [*found, list(wrapped.state_dict()), repr(wrapped), wrapped(x), type(nn.parallel.DataParallel(m).module).__name__]
 
 
+def old_modules(torch: Any, x: Any) -> Any:
+    reduction, grad = module_of(torch, "nn._reduction"), module_of(torch, "nn.grad")
+    types, conv = module_of(torch, "nn.common_types"), torch.nn.functional.conv1d
+    w, g = x[:2, None, :2] * 1, x[:2, None, :2].flatten(1)[None] * 1
+    given = x[None, :1] * 1
+    out = torch.ones_like(conv(given, w))
+    found = [grad.conv1d_input(given.shape, w, out), grad.conv1d_weight(given, w.shape, out), g]
+    image = x[None, None]
+    found += [grad.conv2d_input((1, 1, 5, 4), image, torch.ones(1, 1, 2, 2, dtype=x.dtype)), grad.conv2d_weight(image, (2, 1, 2, 2), torch.ones(1, 2, 5, 4, dtype=x.dtype), padding=1)]
+    found += [reduction.get_enum("mean"), reduction.get_enum("sum"), reduction.legacy_get_string(False, None), reduction.legacy_get_enum(True, False)]
+    return [*found, raised(lambda: reduction.get_enum("q")), types._size_2_t == int | tuple[int, int], isinstance(3, types._size_1_t.__args__[0])]
+
+
 def _row(function: Any, **options: Any) -> Case:
     return program(function.__name__, function, _X, **{"_dtypes": "", "_grad": False, **options})
 
@@ -344,6 +357,6 @@ CASES = [
     _row(each)
     for each in (
         parametrized, caches, transferred, parametrization_errors, weight_norms, spectral_norms, old_spectral_states, pruned, pruned_by_chance, pruned_together,
-        pruning_errors, fused, other_helpers,
+        pruning_errors, fused, other_helpers, old_modules,
     )
 ] + [_row(orthogonal, _tolerance=100, _strides=False)]  # fmt: skip
