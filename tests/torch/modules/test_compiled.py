@@ -121,3 +121,19 @@ def test_copies(case: Case) -> None:
             assert all(a is not b for a, b in zip(each.parameters(), module.parameters()))
             _, again, _ = ready(case)
             assert same(arrays(each(*again)), expected)
+
+
+@pytest.mark.parametrize("make", ["lazy", "pruned", "weight norm", "spectral norm"])
+def test_modules_without_their_hooks_are_called_plainly_again(make: str) -> None:
+    x = torch.ones(2, 3)
+    layer = nn.LazyLinear(4) if make == "lazy" else nn.Linear(3, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if make == "pruned":
+            prune.remove(prune.l1_unstructured(layer, "weight", 2), "weight")
+        elif make == "weight norm":
+            utils.remove_weight_norm(utils.weight_norm(layer))
+        elif make == "spectral norm":
+            utils.remove_spectral_norm(utils.spectral_norm(layer))
+    layer(x)
+    assert layer._hooks is None

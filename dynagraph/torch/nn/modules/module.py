@@ -13,6 +13,7 @@ from dynagraph.torch.core.nodes import Removable
 from dynagraph.torch.core.parameter import Parameter
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.functions.common import NAMESPACES
+from dynagraph.torch.missing import getattr_of
 from dynagraph.torch.nn.modules import hooks, states
 from dynagraph.torch.nn.modules.hooks import ALL, Hook, ModuleHooks
 
@@ -649,4 +650,7 @@ def _destination(
     return None if device is None else devices.device(device), dtype, memory_format
 
 
+# what PyTorch has in this module, too
+_ELSEWHERE = dict.fromkeys((name for name in vars(hooks) if name.startswith("register_module_")), hooks.__name__)
+__getattr__ = getattr_of(__name__, {**_ELSEWHERE, "_IncompatibleKeys": states.__name__})
 __all__ = ["Module"]

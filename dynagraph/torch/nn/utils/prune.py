@@ -13,7 +13,7 @@ from typing import Any
 
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.functions.common import NAMESPACES
-from dynagraph.torch.nn.modules.hooks import NONE
+from dynagraph.torch.nn.modules.hooks import NONE, forget_if_empty
 from dynagraph.torch.nn.modules.module import Module
 
 _torch = NAMESPACES["torch"]
@@ -435,6 +435,7 @@ def remove(module: Module, name: str) -> Module:
     for number, hook in _hooks_for(module, name):
         hook.remove(module)
         del module._forward_pre_hooks[number]
+        forget_if_empty(module)
         return module
     raise ValueError(f"Parameter '{name}' of module {module} has to be pruned before pruning can be removed")
 

@@ -9,7 +9,7 @@ from dynagraph.torch.core.parameter import Parameter, UninitializedParameter
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.functions.common import NAMESPACES
 from dynagraph.torch.nn import functional as F
-from dynagraph.torch.nn.modules.hooks import NONE
+from dynagraph.torch.nn.modules.hooks import NONE, forget_if_empty
 from dynagraph.torch.nn.modules.module import Module
 from dynagraph.torch.nn.utils.parametrizations import spectral_dim
 
@@ -150,6 +150,7 @@ def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
         for number, hook in tuple(table.items()):
             if isinstance(hook, (SpectralNormStateDictHook, SpectralNormLoadStateDictPreHook)) and hook.fn.name == name:
                 del table[number]
+    forget_if_empty(module)
     return module
 
 

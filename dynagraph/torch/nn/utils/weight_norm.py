@@ -8,7 +8,7 @@ from typing import Any
 from dynagraph.torch.core.parameter import Parameter, UninitializedParameter
 from dynagraph.torch.functions.norms import norm_except_dim
 from dynagraph.torch.functions.norms import weight_norm as _weight_norm_of
-from dynagraph.torch.nn.modules.hooks import NONE
+from dynagraph.torch.nn.modules.hooks import NONE, forget_if_empty
 from dynagraph.torch.nn.modules.module import Module
 
 
@@ -69,6 +69,7 @@ def remove_weight_norm(module: Module, name: str = "weight") -> Module:
         if isinstance(hook, WeightNorm) and hook.name == name:
             hook.remove(module)
             del module._forward_pre_hooks[number]
+            forget_if_empty(module)
             return module
     raise ValueError(f"weight_norm of '{name}' not found in {module}")
 
