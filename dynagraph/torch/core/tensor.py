@@ -92,6 +92,7 @@ class Tensor(metaclass=_TensorMeta):
     _attr_version = 0  # of views: the storage's version that `_grad_fn` belongs to
     _inference = False
     _retains = False
+    _is_buffer = False  # nn.Buffer: a module registers it where it is set as an attribute
     _post_hooks: Hooks | None = None
     __array_priority__ = 1000  # operators of NumPy arrays leave these to tensors
     __torch_function__: Any = None

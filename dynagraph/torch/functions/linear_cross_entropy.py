@@ -97,7 +97,9 @@ def _by_chunks(
         return cross_entropy(linear(rows, table, bias), classes, weight=weight, ignore_index=ignored, reduction=each)
 
     found = [
-        checkpoint(losses, rows[k : k + size], classes[k : k + size], table, bias, weight, use_reentrant=False)
+        checkpoint(
+            losses, rows[k : k + size], classes[k : k + size], table, bias, weight, use_reentrant=False, preserve_rng_state=False
+        )
         for k in range(0, max(rows.shape[0], 1), size)
     ]
     if reduction == "none":

@@ -294,10 +294,12 @@ def _check_more_than_one(shape: Sizes, shown: Any) -> None:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {shown}")
 
 
-def _update(running: Tensor | None, batch: Any, momentum: float) -> None:
+def _update(running: Tensor | None, batch: Any, momentum: float | Tensor) -> None:
     """Store a running statistic; PyTorch does not count that as a write."""
     if running is not None:
         array = running._array
+        if isinstance(momentum, Tensor):  # of a plain average, which depends on how many batches there have been
+            momentum = momentum._array
         array[...] = (1 - momentum) * array + momentum * batch
 
 

@@ -185,6 +185,22 @@ def nuclear_norm(input: Tensor, dim: Any = (-2, -1), keepdim: bool = False) -> T
     return _matrix_norm(input, "nuc", dim, keepdim, None)
 
 
+@function("norm_except_dim", method=False)
+def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
+    """The norms over all dimensions but one, whose sizes are 1 then; of -1 over all dimensions, a number."""
+    if dim == -1:
+        return _vector_norm(v, pow, None, False, None)
+    ndim = check_tensor(v, "norm_except_dim", "v")._array.ndim
+    kept = dim_of(dim, ndim)
+    return _vector_norm(v, pow, tuple(k for k in range(ndim) if k != kept), True, None)
+
+
+@function("_weight_norm", method=False)
+def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
+    """A direction `v` with the lengths `g`, one for each index of a dimension."""
+    return mul(v, div(g, norm_except_dim(v, 2, dim)))
+
+
 @function("cond", namespace="linalg", method=False, out=True)
 def cond(A: Tensor, p: Any = None) -> Tensor:
     """The condition number in a norm of matrices: that of the matrix times that of its inverse; infinite without one."""

@@ -8,10 +8,13 @@ from dynagraph.torch.core.parameter import UninitializedBuffer as UninitializedB
 from dynagraph.torch.core.parameter import UninitializedParameter as UninitializedParameter
 from dynagraph.torch.missing import getattr_of as _getattr_of
 from dynagraph.torch.nn import functional as functional
+from dynagraph.torch.nn import grad as grad
 from dynagraph.torch.nn import init as init
 from dynagraph.torch.nn import modules as modules
+from dynagraph.torch.nn import parallel as parallel
 from dynagraph.torch.nn import parameter as parameter
 from dynagraph.torch.nn import utils as utils
 from dynagraph.torch.nn.modules import *  # noqa: F403
+from dynagraph.torch.nn.parallel import DataParallel as DataParallel
 
 __getattr__ = _getattr_of(__name__)

@@ -12,6 +12,9 @@ import pytest
 
 import dynagraph as dg
 import dynagraph.torch as torch
+from dynagraph.torch import nn
+from dynagraph.torch.nn import utils
+from dynagraph.torch.nn.utils import prune
 from tests.torch.modules.layers import called, dtype_for, made
 from tests.torch.table import Case, Inputs, families
 
@@ -64,6 +67,44 @@ def test_compiled_steps_do_what_plain_ones_do(case: Case) -> None:
     assert not compiled.stats.fallbacks, compiled.stats.last_error
 
 
+def sets_an_attribute() -> Any:
+    class Remembers(nn.Linear):
+        def forward(self, input: Any) -> Any:
+            self.last = super().forward(input)
+            return self.last * 2
+
+    return Remembers(3, 3)
+
+
+CHANGED = {
+    "weight norm": lambda: utils.parametrizations.weight_norm(nn.Linear(3, 4)),
+    "spectral norm": lambda: utils.parametrizations.spectral_norm(nn.Linear(3, 4)),
+    "orthogonal": lambda: utils.parametrizations.orthogonal(nn.Linear(3, 4), use_trivialization=False),
+    "older weight norm": lambda: utils.weight_norm(nn.Linear(3, 4)),
+    "older spectral norm": lambda: utils.spectral_norm(nn.Linear(3, 4)),
+    "pruned": lambda: prune.l1_unstructured(nn.Linear(3, 4), "weight", 3),
+    "average of all batches": lambda: nn.BatchNorm1d(3, momentum=None),
+    "attribute": sets_an_attribute,
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_compiled_steps_of_modules_that_change(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = []
+        for _ in range(2):
+            torch.manual_seed(1)
+            found.append(CHANGED[name]().double())
+        x = torch.randn(5, 3, dtype=torch.float64)
+        compiled = dg.compile(lambda module, inputs, leaves: called(torch, module, inputs, leaves), backend="numpy", mode="max")
+        for _ in range(3):
+            plain, own = ((module, [x], list(module.parameters())) for module in found)
+            assert same(arrays(compiled(*own)), arrays(called(torch, *plain)))
+            assert same(arrays(list(own[0].buffers())), arrays(list(plain[0].buffers())))
+    assert not compiled.stats.breaks and not compiled.stats.fallbacks
+
+
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("case", ROWS)
 def test_copies(case: Case) -> None:
@@ -80,3 +121,19 @@ def test_copies(case: Case) -> None:
             assert all(a is not b for a, b in zip(each.parameters(), module.parameters()))
             _, again, _ = ready(case)
             assert same(arrays(each(*again)), expected)
+
+
+@pytest.mark.parametrize("make", ["lazy", "pruned", "weight norm", "spectral norm"])
+def test_modules_without_their_hooks_are_called_plainly_again(make: str) -> None:
+    x = torch.ones(2, 3)
+    layer = nn.LazyLinear(4) if make == "lazy" else nn.Linear(3, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if make == "pruned":
+            prune.remove(prune.l1_unstructured(layer, "weight", 2), "weight")
+        elif make == "weight norm":
+            utils.remove_weight_norm(utils.weight_norm(layer))
+        elif make == "spectral norm":
+            utils.remove_spectral_norm(utils.spectral_norm(layer))
+    layer(x)
+    assert layer._hooks is None

@@ -27,10 +27,10 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     minus their mean, as `loss`.
 
     >>> from dynagraph import torch
-    >>> layer = torch.nn.AdaptiveLogSoftmaxWithLoss(8, 20, cutoffs=[5, 10])
-    >>> layer(torch.ones(3, 8), torch.tensor([0, 7, 19])).output.shape
+    >>> layer = torch.nn.AdaptiveLogSoftmaxWithLoss(16, 20, cutoffs=[5, 10])
+    >>> layer(torch.ones(3, 16), torch.tensor([0, 7, 19])).output.shape
     torch.Size([3])
-    >>> layer.log_prob(torch.ones(3, 8)).exp().sum(1)
+    >>> layer.log_prob(torch.ones(3, 16)).exp().sum(1)
     tensor([1., 1., 1.], grad_fn=<SumBackward1>)
     """
 

@@ -100,14 +100,15 @@ class _BatchNorm(_NormBase):
 
     def _normalized(self, input: Tensor) -> Tensor:
         training, momentum = self.training, self.momentum
-        mean, variance = self.running_mean, self.running_var
+        mean: Any = self.running_mean
+        variance = self.running_var
         if training:
             if self.track_running_stats:
                 count = self.num_batches_tracked
                 if count is not None:
                     count.add_(1)
-                    if momentum is None:
-                        momentum = 1.0 / float(count)
+                    if momentum is None:  # a tensor: programs need not know how many batches there have been
+                        momentum = 1.0 / count.to(mean.dtype)
             else:
                 mean = variance = None
         return F.batch_norm(

@@ -60,6 +60,13 @@ class ModuleHooks:
     _load_state_dict_post_hooks: OrderedDict[int, Hook]
 
 
+def forget_if_empty(module: Any) -> None:
+    """Let a module whose last hook has been taken off be one without hooks again: its calls are plain."""
+    own = module._hooks
+    if own is not None and not any(getattr(own, table) for table in TABLES):
+        del module.__dict__["_hooks"]
+
+
 class AllModules:
     """Hooks of all modules, and those that are called when something is registered in a module; None: there have been none."""
 
@@ -355,6 +362,7 @@ __all__ = [
     "Hook",
     "ModuleHooks",
     "call",
+    "forget_if_empty",
     "put_backward",
     "put_forward",
     "register_module_backward_hook",

@@ -6,6 +6,7 @@ from typing import Any
 
 from dynagraph.torch.core.grad_mode import no_grad
 from dynagraph.torch.core.parameter import is_lazy
+from dynagraph.torch.nn.modules.hooks import forget_if_empty
 from dynagraph.torch.nn.modules.states import own_states
 
 
@@ -61,6 +62,7 @@ class LazyModuleMixin:
         module._initialize_hook.remove()
         module._load_hook.remove()
         del module._initialize_hook, module._load_hook
+        forget_if_empty(module)
         if module.cls_to_become is not None:
             module.__class__ = module.cls_to_become
 

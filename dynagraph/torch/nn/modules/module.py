@@ -10,9 +10,10 @@ from dynagraph.torch.core import devices
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.grad_mode import no_grad
 from dynagraph.torch.core.nodes import Removable
-from dynagraph.torch.core.parameter import Buffer, Parameter
+from dynagraph.torch.core.parameter import Parameter
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.functions.common import NAMESPACES
+from dynagraph.torch.missing import getattr_of
 from dynagraph.torch.nn.modules import compiled, hooks, states
 from dynagraph.torch.nn.modules.hooks import ALL, Hook, ModuleHooks
 
@@ -112,7 +113,7 @@ class Module:
                 return own["_buffers"][name]
             if name in own["_modules"]:
                 return own["_modules"][name]
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name, obj=self)
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__
@@ -137,19 +138,20 @@ class Module:
             object.__setattr__(self, name, value)
 
     def _set_tensor(self, own: dict[str, Any], name: str, value: Tensor) -> None:
-        if isinstance(value, Parameter):
+        is_buffer = value._is_buffer
+        if type(value) is not Tensor and isinstance(value, Parameter):  # captures cannot ask this of tensors that they compute
             self._needs_init("parameters")
             self._forget(name, "_parameters")
             self.register_parameter(name, value)
         elif "_parameters" not in own:
-            if isinstance(value, Buffer):
+            if is_buffer:
                 self._needs_init("buffer")
             object.__setattr__(self, name, value)
         elif name in own["_parameters"]:
             self._check_none(name, value, "parameter", "torch.nn.Parameter or None expected")
         elif name in own["_modules"]:
             self._check_none(name, value, "child module", "torch.nn.Module or None expected")
-        elif isinstance(value, Buffer):
+        elif is_buffer:
             persistent = getattr(value, "persistent", True)
             self._forget(name, "_buffers")
             self.register_buffer(name, value, persistent)
@@ -656,4 +658,7 @@ def _destination(
     return None if device is None else devices.device(device), dtype, memory_format
 
 
+# what PyTorch has in this module, too
+_ELSEWHERE = dict.fromkeys((name for name in vars(hooks) if name.startswith("register_module_")), hooks.__name__)
+__getattr__ = getattr_of(__name__, {**_ELSEWHERE, "_IncompatibleKeys": states.__name__})
 __all__ = ["Module"]
