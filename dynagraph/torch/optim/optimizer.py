@@ -281,11 +281,11 @@ class Optimizer:
         """Take the gradients of all parameters off, or set them to zero."""
         for group in self.param_groups:
             for param in group["params"]:
+                if set_to_none:  # whether there is one or not: captured code need not know
+                    param.grad = None
+                    continue
                 grad = param.grad
                 if grad is None:
-                    continue
-                if set_to_none:
-                    param.grad = None
                     continue
                 if grad.grad_fn is not None:
                     grad.detach_()

@@ -203,15 +203,21 @@ def prepared(optimizer: PerElement, number: int, chosen: list[int]) -> tuple[lis
 
 
 def store_captured(formula: Formula, flags: tuple[Any, ...], calls: list[list[Any]], numbers: Sequence[Any]) -> None:
-    """Apply a formula to the arrays of many parameters in captured code."""
+    """Apply a formula to the arrays of many parameters in captured code.  Captures follow `computed` for the first of a kind only."""
     for arrays in calls:
-        store(formula, flags, arrays, cast_numbers(numbers, arrays[0]))
+        for array, value in zip((arrays[0], *arrays[2:]), computed(formula, flags, arrays, numbers)):
+            array[...] = value
 
 
-def cast_numbers(numbers: Sequence[Any], like: Any) -> list[Any]:
-    """Numbers of captured code in the dtype in which parameters as this one are computed."""
-    dtype = computed_in(like.dtype)
-    return [number if isinstance(number, (int, float)) else number.astype(dtype) for number in numbers]
+def computed(formula: Formula, flags: tuple[Any, ...], arrays: list[Any], numbers: Sequence[Any]) -> tuple[Any, ...]:
+    """What a formula gives for the arrays of one parameter, in captured code."""
+    dtype = computed_in(arrays[0].dtype)
+    return formula(np, [array.astype(dtype, copy=False) for array in arrays], cast_numbers(numbers, dtype), *flags)
+
+
+def cast_numbers(numbers: Sequence[Any], dtype: np.dtype) -> list[Any]:
+    """Numbers of captured code in the dtype in which parameters are computed; Python's own take part in any."""
+    return [number if type(number) in (int, float) else number.astype(dtype) for number in numbers]
 
 
 def _agreed(arrays: list[Any]) -> Any:
@@ -267,4 +273,4 @@ def decayed(p: Any, g: Any, number: Any, maximize: bool, decay: str) -> tuple[An
     return p, g
 
 
-__all__ = ["PerElement", "cast_numbers", "decay_number", "decay_of", "decayed", "prepared", "store_captured"]
+__all__ = ["PerElement", "cast_numbers", "computed", "decay_number", "decay_of", "decayed", "prepared", "store_captured"]
