@@ -79,21 +79,20 @@ def kernels() -> dict[Any, Any]:
     return dict(_kernels)
 
 
-def store_all(formula: Formula, flags: tuple[Any, ...], calls: list[tuple[Any, ...]]) -> None:
-    """Apply a formula to the arrays of many parameters: tuples of arrays in NumPy's memory, and last an array of numbers."""
-    kernel = kernel_of(formula, flags, len(calls[0][-1]))
-    left = run_each(kernel.entries, calls)
+def store_all(formula: Formula, flags: tuple[Any, ...], rows: list[tuple[Any, ...]], numbers: Any) -> None:
+    """Apply a formula to the arrays of many parameters, in NumPy's memory; `numbers`: an array."""
+    kernel = kernel_of(formula, flags, len(numbers))
+    left = run_each(kernel.entries, rows, numbers)
     if left:
-        quiet(_one_by_one, (kernel, formula, flags, left), {})
+        quiet(_one_by_one, (kernel, formula, flags, left, numbers), {})
 
 
-def _one_by_one(kernel: Any, formula: Formula, flags: tuple[Any, ...], calls: list[tuple[Any, ...]]) -> None:
-    for *arrays, numbers in calls:
-        rows = [array.reshape(-1) for array in arrays] if all(array.flags.c_contiguous for array in arrays) else []
-        if rows:
-            kernel(*rows, numbers)
+def _one_by_one(kernel: Any, formula: Formula, flags: tuple[Any, ...], rows: list[tuple[Any, ...]], numbers: Any) -> None:
+    for arrays in rows:
+        if all(array.flags.c_contiguous for array in arrays):
+            kernel(*[array.reshape(-1) for array in arrays], numbers)
         else:
-            store(formula, flags, arrays, numbers)
+            store(formula, flags, arrays, [numbers[k] for k in range(len(numbers))])
 
 
 __all__ = ["Formula", "OfTensors", "computed_in", "kernel_of", "kernels", "store", "store_all"]

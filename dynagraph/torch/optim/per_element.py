@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dynagraph._core._dispatch import fill_numbers, step_rows
 from dynagraph.markers import is_compiling
 from dynagraph.torch.core.arrays import any_wrong
 from dynagraph.torch.core.tensor import Tensor
@@ -106,58 +107,58 @@ class PerElement(Optimizer):
         return True
 
     def _step_plainly(self, group: dict[str, Any]) -> None:
-        states, names, flags, formula = self._states, self._tensors(group), self._flags(group), type(self).formula
-        differentiable = group.get("differentiable")
-        calls: list[tuple[Any, ...]] = []
-        found: dict[Any, Any] = {}
-        for param in group["params"]:
-            grad = param.grad
-            if grad is None:
-                continue
-            if grad.is_sparse:
-                self._step_sparse(group, param, grad)
-                continue
-            state = states[param] if names or self._counters else {}
-            if not self._is_ready(group, state):
-                if self._make_first(group, param, grad, state):
-                    continue
-            counters = [state[name]._array for name in self._counters]
-            dtype = param._array.dtype
-            key = (dtype, *[array.item() for array in counters])
-            if differentiable or key not in found:
-                found[key] = self._numbers_of(group, counters, key)
-            values, numbers = found[key]
-            for name, array, value in zip(self._counters, counters, values):
-                array.fill(value)
-                state[name]._storage.version += 1
-            if differentiable:
-                _store_tensors(formula, flags, [param, grad, *[state[name] for name in names]], numbers)
-                continue
-            tensors = (param, grad, *[state[name] for name in names])
-            call = tuple([t._array for t in tensors])
-            if dtype.kind == "c":
-                call = tuple([view_as_real(t)._array for t in tensors])
-            if all([type(array) is np.ndarray for array in call]):
-                calls.append((*call, numbers))
+        names, flags, formula = self._tensors(group), self._flags(group), type(self).formula
+        if group.get("differentiable"):
+            for param in group["params"]:
+                if param.grad is not None:
+                    self._step_one(group, param, names, flags, formula)
+            return
+        groups, rest = step_rows(group["params"], self._states, names, self._counters)
+        for dtype, counted, counters, rows in groups:
+            values, numbers = self._numbers_of(group, dtype, counted, counters[0])
+            fill_numbers(counters, values)
+            store_all(formula, flags, rows, numbers)
+        for param in rest:
+            self._step_one(group, param, names, flags, formula)
+
+    def _step_one(self, group: dict[str, Any], param: Tensor, names: tuple[str, ...], flags: tuple[Any, ...], formula: Formula) -> None:
+        """A step of one parameter: a first one, one that is recorded, or one of arrays that kernels do not take."""
+        grad = param.grad
+        if grad.is_sparse:
+            self._step_sparse(group, param, grad)
+            return
+        state = self._states[param] if names or self._counters else {}
+        if not self._is_ready(group, state) and self._make_first(group, param, grad, state):
+            return
+        counters = [state[name] for name in self._counters]
+        tensors = [param, grad, *[state[name] for name in names]]
+        counted = tuple([counter._array.item() for counter in counters])
+        if group.get("differentiable"):
+            values, numbers = self._numbers(group, float, *counted)
+            _store_tensors(formula, flags, tensors, numbers)
+        else:
+            parts = [view_as_real(t) for t in tensors] if param.is_complex() else tensors
+            row = tuple([part._array for part in parts])
+            values, numbers = self._numbers_of(group, row[0].dtype, counted, [counter._array for counter in counters])
+            if all(type(array) is np.ndarray for array in row):
+                store_all(formula, flags, [row], numbers)
             else:
-                store(formula, flags, call, [number.item() for number in numbers])
-            param._storage.version += 1
-            for name in names:
-                state[name]._storage.version += 1
-        if calls:
-            store_all(formula, flags, calls)
+                store(formula, flags, row, [number.item() for number in numbers])
+            for t in (param, *tensors[2:]):
+                t._storage.version += 1
+        for counter, value in zip(counters, values):
+            counter._array.fill(value)
+            counter._storage.version += 1
 
     def _make_first(self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]) -> bool:
         """Make a state before the first step; whether it has taken that step, too."""
         self._make_state(group, param, state)
         return False
 
-    def _numbers_of(self, group: dict[str, Any], counters: list[Any], key: tuple[Any, ...]) -> tuple[Any, Any]:
-        if group.get("differentiable"):
-            return self._numbers(group, float, *key[1:])
+    def _numbers_of(self, group: dict[str, Any], dtype: np.dtype, counted: tuple[float, ...], counters: Sequence[Any]) -> tuple[Any, Any]:
         rounded = _in_single if counters and counters[0].dtype.itemsize == 4 else float
-        values, numbers = self._numbers(group, rounded, *key[1:])
-        return values, np.array(numbers, computed_in(_real(key[0])))
+        values, numbers = self._numbers(group, rounded, *counted)
+        return values, np.array(numbers, computed_in(dtype))
 
     def _step_captured(self, number: int, group: dict[str, Any]) -> None:
         params = group["params"]
@@ -235,10 +236,6 @@ def _in_single(number: float) -> float:
 
 def _in_single_captured(number: Any) -> Any:
     return number.astype(np.float32).astype(np.float64)
-
-
-def _real(dtype: np.dtype) -> np.dtype:
-    return np.dtype("f" if dtype.itemsize == 8 else "d") if dtype.kind == "c" else dtype
 
 
 def _store_tensors(formula: Formula, flags: tuple[Any, ...], tensors: list[Tensor], numbers: Sequence[Any]) -> None:
