@@ -40,7 +40,7 @@ class OfTensors:
 def _where(condition: Any, x: Any, y: Any) -> Any:
     if not isinstance(condition, Tensor):
         return x if condition else y
-    like = next((v for v in (x, y) if isinstance(v, Tensor)), condition.to(Tensor.float(condition).dtype))
+    like = x if isinstance(x, Tensor) else y
     x, y = (v if isinstance(v, Tensor) else like.new_full((), v) for v in (x, y))
     return x.where(condition, y)
 

@@ -134,12 +134,12 @@ class PerElement(Optimizer):
         tensors = [param, grad, *[state[name] for name in names]]
         counted = tuple([counter._array.item() for counter in counters])
         if group.get("differentiable"):
-            values, numbers = self._numbers(group, float, *counted)
-            _store_tensors(formula, flags, tensors, numbers)
+            values, numbers = self._numbers(group, _rounding(counters), *counted)
+            _store_tensors(formula, flags, tensors, [n if isinstance(n, Tensor) else float(n) for n in numbers])
         else:
             parts = [view_as_real(t) for t in tensors] if param.is_complex() else tensors
             row = tuple([part._array for part in parts])
-            values, numbers = self._numbers_of(group, row[0].dtype, counted, [counter._array for counter in counters])
+            values, numbers = self._numbers_of(group, row[0].dtype, counted, counters)
             if all(type(array) is np.ndarray for array in row):
                 store_all(formula, flags, [row], numbers)
             else:
@@ -156,8 +156,7 @@ class PerElement(Optimizer):
         return False
 
     def _numbers_of(self, group: dict[str, Any], dtype: np.dtype, counted: tuple[float, ...], counters: Sequence[Any]) -> tuple[Any, Any]:
-        rounded = _in_single if counters and counters[0].dtype.itemsize == 4 else float
-        values, numbers = self._numbers(group, rounded, *counted)
+        values, numbers = self._numbers(group, _rounding(counters), *counted)
         return values, np.array(numbers, computed_in(dtype))
 
     def _step_captured(self, number: int, group: dict[str, Any]) -> None:
@@ -230,6 +229,11 @@ def _agreed(arrays: list[Any]) -> Any:
     return arrays[0]
 
 
+def _rounding(counters: Sequence[Any]) -> Callable[[Any], Any]:
+    """How numbers are rounded when they are stored in counters, arrays or tensors."""
+    return _in_single if counters and counters[0].dtype.itemsize == 4 else float
+
+
 def _in_single(number: float) -> float:
     return float(np.float32(number))
 
@@ -241,7 +245,8 @@ def _in_single_captured(number: Any) -> Any:
 def _store_tensors(formula: Formula, flags: tuple[Any, ...], tensors: list[Tensor], numbers: Sequence[Any]) -> None:
     """A step that is recorded: gradients go through it."""
     parts = [view_as_real(t) for t in tensors] if tensors[0].is_complex() else tensors
-    values = formula(OfTensors, parts, numbers, *flags)
+    read = [part if k == 1 else part.clone() for k, part in enumerate(parts)]  # gradients need what is written over here
+    values = formula(OfTensors, read, numbers, *flags)
     for part, value in zip((parts[0], *parts[2:]), values):
         part.copy_(value)
 
