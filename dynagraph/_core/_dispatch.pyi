@@ -359,10 +359,10 @@ def run_each(entries: list[Entry], rows: list[tuple[Any, ...]], shared: Any, /) 
 def step_rows(
     params: list[Any], states: dict[Any, Any], names: tuple[str, ...], counters: tuple[str, ...], /
 ) -> tuple[list[tuple[Any, tuple[float, ...], list[tuple[Any, ...]], list[tuple[Any, ...]]]], list[Any]]:
-    """The arrays of parameters that have gradients, of these, and of their states by names, and counts the writes to them.
+    """The arrays of parameters that have gradients, of these, and of states by names; counts the writes to them.
 
-    Gives groups of parameters of one dtype whose counters, arrays of one number, agree: the dtype, the numbers, the counters' arrays,
-    the rows; and the parameters that are not plain, of which nothing was done.
+    Gives groups of parameters of one dtype whose counters, arrays of one number, agree: the dtype, the numbers, the
+    counters' arrays, the rows; and the parameters that are not plain, of which nothing was done.
     """
 
 def fill_numbers(rows: list[tuple[Any, ...]], values: tuple[float, ...], /) -> None:

@@ -1,4 +1,4 @@
-"""What captures make of the steps of ``torch.optim``: states are made before the call; a formula is captured once, for all parameters."""
+"""Steps of ``torch.optim`` in captures: states are made before the call; a formula is captured once, for all parameters."""
 
 from __future__ import annotations
 

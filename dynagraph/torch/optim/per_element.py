@@ -37,7 +37,9 @@ class PerElement(Optimizer):
         """What the formula does, apart from numbers."""
         raise NotImplementedError
 
-    def _numbers(self, group: dict[str, Any], rounded: Callable[[Any], Any], *counters: Any) -> tuple[tuple[Any, ...], Sequence[Any]]:
+    def _numbers(
+        self, group: dict[str, Any], rounded: Callable[[Any], Any], *counters: Any
+    ) -> tuple[tuple[Any, ...], Sequence[Any]]:
         """The counters' next values, and the formula's numbers.  `rounded`: as a counter is stored.
 
         Numbers are floats, or in captured code arrays of no dimensions: it uses arithmetic alone, and NumPy's functions.
@@ -52,7 +54,9 @@ class PerElement(Optimizer):
         for name in self._tensors(group):
             state[name] = filled(param, 0)
 
-    def _make_counter(self, group: dict[str, Any], param: Tensor, state: dict[str, Any], name: str = "step", value: float = 0.0) -> None:
+    def _make_counter(
+        self, group: dict[str, Any], param: Tensor, state: dict[str, Any], name: str = "step", value: float = 0.0
+    ) -> None:
         fused = bool(group.get("fused"))
         there = param if fused or group.get("capturable") else None
         state[name] = number_state(value, scalar_dtype(fused), there)
@@ -84,9 +88,8 @@ class PerElement(Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change the parameters by their gradients; `closure` computes the loss anew, with its gradients."""
         loss = called(closure)
-        if getattr(self, "found_inf", None) is not None or getattr(self, "grad_scale", None) is not None:
-            if not self._unscale():
-                return loss
+        if not self._unscale():
+            return loss
         for number, group in enumerate(self.param_groups):
             if is_compiling() and not group.get("differentiable"):
                 self._step_captured(number, group)
@@ -121,9 +124,11 @@ class PerElement(Optimizer):
         for param in rest:
             self._step_one(group, param, names, flags, formula)
 
-    def _step_one(self, group: dict[str, Any], param: Tensor, names: tuple[str, ...], flags: tuple[Any, ...], formula: Formula) -> None:
+    def _step_one(
+        self, group: dict[str, Any], param: Tensor, names: tuple[str, ...], flags: tuple[Any, ...], formula: Formula
+    ) -> None:
         """A step of one parameter: a first one, one that is recorded, or one of arrays that kernels do not take."""
-        grad = param.grad
+        grad: Any = param.grad
         if grad.is_sparse:
             self._step_sparse(group, param, grad)
             return
@@ -155,7 +160,9 @@ class PerElement(Optimizer):
         self._make_state(group, param, state)
         return False
 
-    def _numbers_of(self, group: dict[str, Any], dtype: np.dtype, counted: tuple[float, ...], counters: Sequence[Any]) -> tuple[Any, Any]:
+    def _numbers_of(
+        self, group: dict[str, Any], dtype: np.dtype, counted: tuple[float, ...], counters: Sequence[Any]
+    ) -> tuple[Any, Any]:
         values, numbers = self._numbers(group, _rounding(counters), *counted)
         return values, np.array(numbers, computed_in(dtype))
 
@@ -195,7 +202,7 @@ class PerElement(Optimizer):
 
 
 def prepared(optimizer: PerElement, number: int, chosen: list[int]) -> tuple[list[list[int]], list[Any]]:
-    """As `prepare`, and the states.  Captures have a meaning of their own for it: what an optimizer has then, it has before the call."""
+    """As `prepare`, and the states.  Captures call `prepare` itself: the states are there before the program runs."""
     alike = prepare(optimizer, number, chosen)
     if alike is None:
         raise RuntimeError("the first step makes states that depend on gradients")
@@ -203,7 +210,7 @@ def prepared(optimizer: PerElement, number: int, chosen: list[int]) -> tuple[lis
 
 
 def store_captured(formula: Formula, flags: tuple[Any, ...], calls: list[list[Any]], numbers: Sequence[Any]) -> None:
-    """Apply a formula to the arrays of many parameters in captured code.  Captures follow `computed` for the first of a kind only."""
+    """Apply a formula to the arrays of many parameters in captured code; captures follow `computed` for one of a kind."""
     for arrays in calls:
         for array, value in zip((arrays[0], *arrays[2:]), computed(formula, flags, arrays, numbers)):
             array[...] = value
@@ -244,7 +251,7 @@ def _in_single_captured(number: Any) -> Any:
 
 def _store_tensors(formula: Formula, flags: tuple[Any, ...], tensors: list[Tensor], numbers: Sequence[Any]) -> None:
     """A step that is recorded: gradients go through it."""
-    parts = [view_as_real(t) for t in tensors] if tensors[0].is_complex() else tensors
+    parts: list[Any] = [view_as_real(t) for t in tensors] if tensors[0].is_complex() else list(tensors)
     read = [part if k == 1 else part.clone() for k, part in enumerate(parts)]  # gradients need what is written over here
     values = formula(OfTensors, read, numbers, *flags)
     for part, value in zip((parts[0], *parts[2:]), values):

@@ -1,7 +1,7 @@
 """What an optimizer knows of its parameters, and how captured code gets at it.
 
-`Optimizer.state` is a dict by parameter.  Captured code does not depend on which tensors these are: it reads `places`, lists by group
-and number of a parameter.
+`Optimizer.state` is a dict by parameter.  Captured code does not depend on which tensors these are: it reads `places`, lists by
+group and number of a parameter.
 """
 
 from __future__ import annotations

@@ -142,7 +142,8 @@ def make_scheduler(torch: Any, case: Case) -> tuple[Any, Any]:
         some = [schedulers.ConstantLR(optimizer, 0.1, 2), schedulers.ExponentialLR(optimizer, 0.9), schedulers.StepLR(optimizer, 5)]
         return optimizer, schedulers.SequentialLR(optimizer, some, [3, 20])
     if kind == "chained":
-        return optimizer, schedulers.ChainedScheduler([schedulers.ConstantLR(optimizer, 0.1, 2), schedulers.ExponentialLR(optimizer, 0.9)])
+        some = [schedulers.ConstantLR(optimizer, 0.1, 2), schedulers.ExponentialLR(optimizer, 0.9)]
+        return optimizer, schedulers.ChainedScheduler(some)
     found = torch.optim.swa_utils.SWALR if kind == "SWALR" else getattr(schedulers, kind)
     return optimizer, found(optimizer, **options)
 
