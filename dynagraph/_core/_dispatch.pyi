@@ -400,6 +400,24 @@ def by_size(small: Callable[..., Any], large: Callable[..., Any], size: int, mod
 def any_large(arrays: tuple[Any, ...], size: int, /) -> bool:
     """Whether one of these has so many elements, and all are NumPy's arrays or numbers."""
 
+def run_each(entries: list[Entry], rows: list[tuple[Any, ...]], shared: Any, /) -> list[tuple[Any, ...]]:
+    """Calls a function with the arrays of each row, and last an argument that all share, as one piece of work of the thread pool.
+
+    Gives the rows that are left: those that none of its entries serves; all, where one writes to memory of another.
+    """
+
+def step_rows(
+    params: list[Any], states: dict[Any, Any], names: tuple[str, ...], counters: tuple[str, ...], /
+) -> tuple[list[tuple[Any, tuple[float, ...], list[tuple[Any, ...]], list[tuple[Any, ...]]]], list[Any]]:
+    """The arrays of parameters that have gradients, of these, and of states by names; counts the writes to them.
+
+    Gives groups of parameters of one dtype whose counters, arrays of one number, agree: the dtype, the numbers, the
+    counters' arrays, the rows; and the parameters that are not plain, of which nothing was done.
+    """
+
+def fill_numbers(rows: list[tuple[Any, ...]], values: tuple[float, ...], /) -> None:
+    """Stores value k in array k of each row; they are arrays of one number."""
+
 def set_tensor_calls(
     tensor: type, storage: type, node: type, primitive: type, numbers: Any, functions: dict[str, Any], /
 ) -> tuple[Callable[..., Any], Callable[[Any], Any], Callable[[Any], Any]]:

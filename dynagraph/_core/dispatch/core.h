@@ -239,6 +239,10 @@ int dg_are_large(PyObject *const *arrays, Py_ssize_t n, npy_intp size); /* NumPy
 /* -- run_each.c: calls of one function as one region -- */
 PyObject *dg_run_each(PyObject *module, PyObject *args);
 
+/* -- step_rows.c: the arrays of optimizers' steps -- */
+PyObject *dg_step_rows(PyObject *module, PyObject *args);
+PyObject *dg_fill_numbers(PyObject *module, PyObject *args);
+
 /* -- tensor_calls.c -- */
 PyObject *dg_set_tensor_calls(PyObject *module, PyObject *args);
 

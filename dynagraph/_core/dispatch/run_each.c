@@ -1,7 +1,7 @@
 /* Calls of one function on the arrays of many tensors as one region of the thread pool: the steps of optimizers.
 
    The function is one of rows: what it stores in element k of some of its arrays depends on element k of its arrays, and on the last
-   argument, which all elements share.  So arrays of several dimensions are given to it as rows, in the order of their memory. */
+   argument, which all calls share.  So arrays of several dimensions are given to it as rows, in the order of their memory. */
 #include "entries.h"
 #include "plans.h"
 
@@ -23,7 +23,7 @@ typedef struct {
 
 /* what one region runs, and what it needs for that */
 typedef struct {
-    PyObject *entries, *rows, *left; /* rows: a tuple for each call; left: the calls that no entry serves */
+    PyObject *entries, *shared, *rows, *left; /* rows: a tuple for each call; left: the calls that no entry serves */
     int n_sizes;                     /* of the entry that has most */
     Py_ssize_t n_jobs, n_extents;
     int64_t n; /* elements of the jobs that are not large */
@@ -66,17 +66,17 @@ static PyObject *row_of(PyObject *given, PyArrayObject *first)
 }
 
 /* the arguments of a call, its arrays as rows; null without an exception: they have none */
-static PyObject *rows_of(PyObject *call)
+static PyObject *rows_of(PyObject *call, PyObject *shared)
 {
     Py_ssize_t n = PyTuple_GET_SIZE(call);
-    if (n < 2 || !PyArray_CheckExact(PyTuple_GET_ITEM(call, 0)))
+    if (n < 1 || !PyArray_CheckExact(PyTuple_GET_ITEM(call, 0)))
         return NULL;
-    PyObject *rows = PyTuple_New(n);
+    PyObject *rows = PyTuple_New(n + 1);
     if (!rows)
         return NULL;
+    PyTuple_SET_ITEM(rows, n, Py_NewRef(shared));
     for (Py_ssize_t k = 0; k < n; ++k) {
-        PyObject *given = PyTuple_GET_ITEM(call, k);
-        PyObject *row = k == n - 1 ? Py_NewRef(given) : row_of(given, (PyArrayObject *)PyTuple_GET_ITEM(call, 0));
+        PyObject *row = row_of(PyTuple_GET_ITEM(call, k), (PyArrayObject *)PyTuple_GET_ITEM(call, 0));
         if (!row) {
             Py_DECREF(rows);
             return NULL;
@@ -86,16 +86,13 @@ static PyObject *rows_of(PyObject *call)
     return rows;
 }
 
-/* notes which memory a job reads and writes; what all its elements share, and the job before it as well, is noted once */
-static void note_extents(region *all, const dg_plan *plan, const dg_frame *frame, PyObject *rows)
+/* notes which memory a job reads and writes; what all jobs share is noted with the first */
+static void note_extents(region *all, const dg_plan *plan, const dg_frame *frame)
 {
-    Py_ssize_t n = PyTuple_GET_SIZE(rows), before = PyList_GET_SIZE(all->rows) - 2;
-    PyObject *shared = PyTuple_GET_ITEM(rows, n - 1), *earlier = before < 0 ? NULL : PyList_GET_ITEM(all->rows, before);
-    int is_noted = earlier && PyTuple_GET_ITEM(earlier, PyTuple_GET_SIZE(earlier) - 1) == shared;
     for (int k = 0; k < plan->n_inputs; ++k) {
         PyObject *object = frame->input_objects[k];
         PyArrayObject *array = (PyArrayObject *)object;
-        if (!PyArray_CheckExact(object) || (object == shared && is_noted))
+        if (!PyArray_CheckExact(object) || (object == all->shared && all->n_jobs))
             continue;
         int is_written = 0;
         for (int out = 0; out < plan->n_outputs; ++out)
@@ -121,7 +118,7 @@ static int add_job(region *all, PyObject *rows, dg_frame_memory *memory, dg_fram
         for (int k = 0; k < plan->n_outputs; ++k)
             buffers[plan->n_inputs + k] = buffers[plan->outputs[k].into];
         memcpy(sizes, frame->sizes, sizeof *sizes * (size_t)plan->n_symbols);
-        note_extents(all, plan, frame, rows);
+        note_extents(all, plan, frame);
         int64_t length = PyArray_SIZE((PyArrayObject *)PyTuple_GET_ITEM(rows, 0));
         all->jobs[all->n_jobs++] =
             (job){(dg_entry_point)plan->code.run, buffers, sizes, all->n, length, plan->n_inputs + plan->n_outputs};
@@ -205,11 +202,11 @@ static int add_jobs(region *all, PyObject *calls)
     for (Py_ssize_t k = 0; k < PyList_GET_SIZE(calls) && !failed; ++k) {
         PyObject *call = PyList_GET_ITEM(calls, k);
         if (!PyTuple_Check(call)) {
-            PyErr_Format(PyExc_TypeError, "run_each: a call is a tuple of arguments, got %s", Py_TYPE(call)->tp_name);
+            PyErr_Format(PyExc_TypeError, "run_each: a row is a tuple of arrays, got %s", Py_TYPE(call)->tp_name);
             failed = -1;
             break;
         }
-        PyObject *rows = rows_of(call);
+        PyObject *rows = rows_of(call, all->shared);
         int is_added = rows && PyList_Append(all->rows, rows) == 0 && add_job(all, rows, &memory, &frame);
         failed = PyErr_Occurred() || (!is_added && PyList_Append(all->left, call) < 0) ? -1 : 0;
         Py_XDECREF(rows);
@@ -236,7 +233,7 @@ PyObject *dg_run_each(PyObject *module, PyObject *args)
 {
     region all = {0};
     PyObject *calls;
-    if (!PyArg_ParseTuple(args, "O!O!:run_each", &PyList_Type, &all.entries, &PyList_Type, &calls))
+    if (!PyArg_ParseTuple(args, "O!O!O:run_each", &PyList_Type, &all.entries, &PyList_Type, &calls, &all.shared))
         return NULL;
     for (Py_ssize_t e = 0; e < PyList_GET_SIZE(all.entries); ++e)
         if (!Py_IS_TYPE(PyList_GET_ITEM(all.entries, e), &dg_EntryType))

@@ -21,6 +21,7 @@ from dynagraph.frontend.library import (  # noqa: F401  (importing them register
     lru_cache,
     numpy_functions,
     operators,
+    optimizers,
     random,
     tensors,
 )

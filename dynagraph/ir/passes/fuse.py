@@ -79,6 +79,9 @@ class _Fuser:
         self.readers: dict[Node, set[int]] = {}  # the groups that read a value
         self.memories: dict[int, set[Node]] = {}  # of each group: what it reads, and what it makes
         self.last_read: dict[Node, int] = {}  # by the value that had the memory first: the last group that reads it
+        checks = graph.outputs[len(graph.outputs) - graph.n_checks :]
+        self.checks = {*checks, *(node for node in graph.nodes if node.may_raise)}
+        self.first_write = 0  # the first group that may write to an input: all checks are known then
 
     def run(self) -> FusionPlan:
         self._choose_real()
@@ -176,8 +179,11 @@ class _Fuser:
         sources = self._sources(node)
         earliest = max((self.group_of[s] for s in sources if not is_input(s)), default=0)
         if node in self.reuse.previous:
-            earliest = max(earliest, self.last_read.get(self.reuse.owner(node), 0))
+            owner = self.reuse.owner(node)
+            earliest = max(earliest, self.last_read.get(owner, 0), self.first_write if is_input(owner) else 0)
         self._place_from(node, sources, earliest)
+        if node in self.checks:
+            self.first_write = max(self.first_write, self.group_of[node] + 1)
         for source in sources:
             memory = self.reuse.owner(source)
             self.last_read[memory] = max(self.last_read.get(memory, 0), self.group_of[node])

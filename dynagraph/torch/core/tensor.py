@@ -195,12 +195,13 @@ class Tensor(metaclass=_TensorMeta):
                 raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}")
             if value is self:
                 raise RuntimeError("can't assign Variable as its own grad")
-            if value._array.shape != self._array.shape:
+            dense = not value.is_sparse and not value.is_sparse_csr  # type: ignore[attr-defined]
+            if (value._array.shape if dense else tuple(value.shape)) != self._array.shape:
                 raise RuntimeError(
-                    f"attempting to assign a gradient of size '{list(value._array.shape)}' to a tensor of size "
+                    f"attempting to assign a gradient of size '{list(value.shape)}' to a tensor of size "
                     f"'{list(self._array.shape)}'. Please ensure that the gradient and the tensor are the same size"
                 )
-            if value._array.dtype != self._array.dtype:
+            if (value._array.dtype != self._array.dtype) if dense else (value.dtype is not self.dtype):
                 raise RuntimeError(
                     f"attempting to assign a gradient with dtype '{value.dtype}' to a tensor with dtype '{self.dtype}'. "
                     "Please ensure that the gradient and the tensor have the same dtype"

@@ -12,7 +12,7 @@ from dynagraph.torch.optim.states import filled, number_state
 
 
 class Adafactor(PerTensor):
-    """Adafactor (N. Shazeer and M. Stern, 2018): averages of squared gradients by rows and columns; steps in proportion to parameters.
+    """Adafactor (N. Shazeer and M. Stern, 2018): squared gradients averaged by rows and columns; steps in proportion to parameters.
 
     `eps`: the least of averages (None: the dtype's), and of a parameter's root mean square.  `d`: the most that a change's is.
     """

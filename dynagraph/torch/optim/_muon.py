@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from dynagraph.torch.core.dtypes import bfloat16
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.functions.products import addmm
 from dynagraph.torch.optim.optimizer import ParamsT, all_params, check_lr, hyper
@@ -13,7 +14,7 @@ from dynagraph.torch.optim.states import filled
 
 
 class Muon(PerTensor):
-    """Muon (K. Jordan et al., 2024): the momentum of matrices, with all singular values made about 1 by Newton and Schulz's iteration.
+    """Muon (K. Jordan et al., 2024): the momentum of matrices, all singular values made about 1 by Newton and Schulz's iteration.
 
     `adjust_lr_fn`: how steps depend on the matrix: "original" (the default) or "match_rms_adamw", for the learning rates of AdamW.
     """
@@ -25,7 +26,7 @@ class Muon(PerTensor):
     ) -> None:  # fmt: skip
         check_lr(lr, "Learning rate should be >= 0 but is")
         for name, value in (("momentum", momentum), ("weight decay", weight_decay)):
-            if not 0.0 <= value:
+            if not value >= 0.0:
                 raise ValueError(f"{name} should be >= 0 but is: {value}")
         if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
             raise ValueError(f"Adjust learning rate function {adjust_lr_fn} is not supported")
@@ -34,6 +35,7 @@ class Muon(PerTensor):
             "ns_coefficients": ns_coefficients, "eps": eps, "ns_steps": ns_steps, "adjust_lr_fn": adjust_lr_fn,
         }  # fmt: skip
         super().__init__(params, defaults)
+        assert bfloat16.numpy is not None  # its library is loaded: captures cannot
         for param in all_params(self):
             if param.ndim != 2:
                 raise ValueError(f"Muon only supports 2D parameters whereas we found a parameter with size: {param.size()}")
@@ -57,7 +59,7 @@ class Muon(PerTensor):
         else:
             size = lr * math.sqrt(max(1, rows / columns))
         param.mul_(1 - lr * group["weight_decay"])
-        param.sub_(change * size)
+        param.sub_(change.to(param.dtype) * size)
 
 
 def orthogonal(matrix: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
@@ -71,7 +73,7 @@ def orthogonal(matrix: Tensor, coefficients: tuple[float, float, float], steps: 
     is_tall = matrix.size(0) > matrix.size(1)
     if is_tall:
         x = x.T
-    x = x / x.norm().clamp(min=eps)
+    x = x / x.float().square().sum((0, 1), keepdim=True).sqrt().clamp(min=eps).bfloat16()
     for _ in range(steps):
         gram = x @ x.T
         x = _rounded_once(x, _rounded_once(gram, gram, gram, third, fifth), x, first, 1)

@@ -31,7 +31,8 @@ def _checked(optimizer: Optimizer, given: Any, n_params: int) -> tuple[dict[Any,
         raise RuntimeError(f"{_NAME} requires per-parameter optimizer state entries to be dictionaries.")
     if not isinstance(groups, list):
         raise RuntimeError(
-            f"{_NAME} requires swapin_optim_state['param_groups'] to be a list of param-group dicts, got {type(groups).__name__}."
+            f"{_NAME} requires swapin_optim_state['param_groups'] to be a list of param-group dicts, "
+            f"got {type(groups).__name__}."
         )
     if len(optimizer.param_groups) != len(groups):
         raise RuntimeError("swapin_optim_state has a different number of parameter groups than the live optimizer.")
@@ -43,8 +44,8 @@ def _checked(optimizer: Optimizer, given: Any, n_params: int) -> tuple[dict[Any,
     extra = [key for key in states if key not in known]
     if extra:
         raise RuntimeError(
-            f"{_NAME} requires swapin_optim_state['state'] to be keyed only by packed parameter ids from param_groups[*]['params']; "
-            f"got extra keys {extra!r}."
+            f"{_NAME} requires swapin_optim_state['state'] to be keyed only by packed parameter ids from "
+            f"param_groups[*]['params']; got extra keys {extra!r}."
         )
     return states, groups
 
@@ -74,7 +75,7 @@ def _numbers(k: int, own: dict[str, Any], other: Any) -> list[int]:
 def swap_in_optimizer_params_and_state(
     optimizer: Optimizer, swapin_parameters: dict[str, Tensor], swapin_optim_state: dict[str, Any]
 ) -> Iterator[None]:
-    """Within the context the optimizer steps these parameters, in the order of its own, with the states and options of a state dict.
+    """Within the context the optimizer steps these parameters, in the order of its own, with states and options of a state dict.
 
     Only writes to the tensors stay.
     """

@@ -22,7 +22,7 @@ def adagrad(xp: Any, arrays: Any, numbers: Any, maximize: bool, decay: str) -> t
 
 
 class Adagrad(PerElement):
-    """Adagrad (J. Duchi, E. Hazan and Y. Singer, 2011): gradients over the root of the sum of their squares.  Takes sparse gradients."""
+    """Adagrad (J. Duchi, E. Hazan and Y. Singer, 2011): gradients, sparse ones too, over the root of the sum of their squares."""
 
     formula = adagrad
     _added_options: ClassVar[dict[str, Any]] = {"maximize": False, "foreach": None, "differentiable": False, "fused": None}
@@ -64,7 +64,7 @@ class Adagrad(PerElement):
         lr = hyper(group["lr"], group.get("differentiable", False))
         return (counters[0] + 1,), (decay_number(group, lr), group["eps"], lr / (1 + counters[0] * group["lr_decay"]))
 
-    def _step_sparse(self, group: dict[str, Any], param: Tensor, grad: Tensor) -> None:
+    def _step_sparse(self, group: dict[str, Any], param: Any, grad: Any) -> None:
         if decay_of(group):
             raise RuntimeError("weight_decay option is not compatible with sparse gradients")
         state = self._states[param]

@@ -23,7 +23,7 @@ def asgd(xp: Any, arrays: Any, numbers: Any, maximize: bool, decay: str) -> tupl
 
 
 class ASGD(PerElement):
-    """Averaged SGD (B. Polyak and A. Juditsky, 1992): steps that grow shorter, and the average of the parameters from step `t0` on."""
+    """Averaged SGD (B. Polyak and A. Juditsky, 1992): ever shorter steps, and the average of the parameters from step `t0` on."""
 
     formula = asgd
     _counters = ("step", "eta", "mu")

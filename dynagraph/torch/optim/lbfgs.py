@@ -58,7 +58,7 @@ class LBFGS(Optimizer):
     def _gather_flat_grad(self) -> Tensor:
         rows = []
         for param in self._params:
-            grad = param.grad
+            grad: Any = param.grad
             if grad is None:
                 grad = param.detach().clone().zero_()
             elif grad.is_sparse:
@@ -69,7 +69,7 @@ class LBFGS(Optimizer):
     def _move(self, length: Any, direction: Tensor) -> None:
         start = 0
         for param in self._params:
-            part = view_as_real(param) if param.is_complex() else param
+            part: Any = view_as_real(param) if param.is_complex() else param
             part.add_(direction[start : start + part.numel()].view_as(part), alpha=length)
             start += part.numel()
 

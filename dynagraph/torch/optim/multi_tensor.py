@@ -1,13 +1,14 @@
 """One step for all parameters: a formula over one parameter's arrays, applied to those of many.
 
 A *formula* is a function ``formula(xp, arrays, numbers, *flags)``.  Element k of what it gives depends on element k of `arrays`, a
-parameter, its gradient and its states, and on `numbers`; it gives the parameter's and the states' new values.  `xp` has `sqrt`, `abs`,
-`where`, `maximum` and `minimum`: NumPy, or `OfTensors`.  Only operations that are exactly rounded are used, so that kernels and NumPy
-give the same bits.
+parameter, its gradient and its states, and on `numbers`; it gives the parameter's and the states' new values.  `xp` has `sqrt`,
+`abs`, `where`, `maximum` and `minimum`: NumPy, or `OfTensors`.  All operations are exactly rounded, so that kernels and NumPy give
+the same bits.
 
 - Plain calls run a kernel, compiled for rows of any length (large.py tells when), over all parameters as one piece of work of the
   thread pool (`run_each`).  Until it is ready, and for arrays without a common order in memory, NumPy computes.
-- In captured code the formula is captured once, and its nodes are made again for the other parameters (`frontend/library/optimizers.py`).
+- In captured code the formula is captured once, and its nodes are made again for the other parameters
+  (`frontend/library/optimizers.py`).
 - Tensors that gradients go through, and arrays on a GPU, are computed one after the other.
 """
 
@@ -40,7 +41,7 @@ class OfTensors:
 def _where(condition: Any, x: Any, y: Any) -> Any:
     if not isinstance(condition, Tensor):
         return x if condition else y
-    like = next((v for v in (x, y) if isinstance(v, Tensor)), condition.to(Tensor.float(condition).dtype))
+    like: Any = x if isinstance(x, Tensor) else y
     x, y = (v if isinstance(v, Tensor) else like.new_full((), v) for v in (x, y))
     return x.where(condition, y)
 
@@ -75,25 +76,24 @@ def kernel_of(formula: Formula, flags: tuple[Any, ...], count: int) -> Any:
 
 
 def kernels() -> dict[Any, Any]:
-    """The kernels that steps have asked for so far, by formula, flags and count of numbers: `stats` of each says how its calls went."""
+    """The kernels that steps have asked for, by formula, flags and count of numbers: `stats` of each says how its calls went."""
     return dict(_kernels)
 
 
-def store_all(formula: Formula, flags: tuple[Any, ...], calls: list[tuple[Any, ...]]) -> None:
-    """Apply a formula to the arrays of many parameters: tuples of arrays in NumPy's memory, and last an array of numbers."""
-    kernel = kernel_of(formula, flags, len(calls[0][-1]))
-    left = run_each(kernel.entries, calls)
+def store_all(formula: Formula, flags: tuple[Any, ...], rows: list[tuple[Any, ...]], numbers: Any) -> None:
+    """Apply a formula to the arrays of many parameters, in NumPy's memory; `numbers`: an array."""
+    kernel = kernel_of(formula, flags, len(numbers))
+    left = run_each(kernel.entries, rows, numbers)
     if left:
-        quiet(_one_by_one, (kernel, formula, flags, left), {})
+        quiet(_one_by_one, (kernel, formula, flags, left, numbers), {})
 
 
-def _one_by_one(kernel: Any, formula: Formula, flags: tuple[Any, ...], calls: list[tuple[Any, ...]]) -> None:
-    for *arrays, numbers in calls:
-        rows = [array.reshape(-1) for array in arrays] if all(array.flags.c_contiguous for array in arrays) else []
-        if rows:
-            kernel(*rows, numbers)
+def _one_by_one(kernel: Any, formula: Formula, flags: tuple[Any, ...], rows: list[tuple[Any, ...]], numbers: Any) -> None:
+    for arrays in rows:
+        if all(array.flags.c_contiguous for array in arrays):
+            kernel(*[array.reshape(-1) for array in arrays], numbers)
         else:
-            store(formula, flags, arrays, numbers)
+            store(formula, flags, arrays, [numbers[k] for k in range(len(numbers))])
 
 
 __all__ = ["Formula", "OfTensors", "computed_in", "kernel_of", "kernels", "store", "store_all"]

@@ -230,7 +230,7 @@ class Optimizer:
         for before in self._optimizer_state_dict_pre_hooks.values():
             before(self)
         numbers: dict[int, int] = {}
-        groups = []
+        groups: list[dict[str, Any]] = []
         for group in self.param_groups:
             start = sum(len(g["params"]) for g in groups)
             for k, param in enumerate(group["params"], start):
@@ -260,7 +260,7 @@ class Optimizer:
             raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's group")
         pairs = [(number, (param, other)) for g, other in zip(groups, saved) for number, param in zip(other["params"], g["params"])]
         param_of = dict(pairs)
-        states = collections.defaultdict(dict)
+        states: Any = collections.defaultdict(dict)
         for key, value in state_dict["state"].items():
             if key in param_of:
                 param, options = param_of[key]
@@ -281,11 +281,11 @@ class Optimizer:
         """Take the gradients of all parameters off, or set them to zero."""
         for group in self.param_groups:
             for param in group["params"]:
+                if set_to_none:  # whether there is one or not: captured code need not know
+                    param.grad = None
+                    continue
                 grad = param.grad
                 if grad is None:
-                    continue
-                if set_to_none:
-                    param.grad = None
                     continue
                 if grad.grad_fn is not None:
                     grad.detach_()
@@ -397,20 +397,20 @@ def check_lr(lr: Any, text: str = "Invalid learning rate") -> None:
     """ValueError where this is no learning rate."""
     if isinstance(lr, Tensor) and lr.numel() != 1:
         raise ValueError("Tensor lr must be 1-element")
-    if not 0.0 <= lr:
+    if not lr >= 0.0:
         raise ValueError(f"{text}: {lr}")
 
 
 def check_not_negative(**options: Any) -> None:
     """ValueError where one of these numbers is negative."""
     for name, value in options.items():
-        if not 0.0 <= value:
+        if not value >= 0.0:
             raise ValueError(f"Invalid {name} value: {value}")
 
 
 def check_eps(eps: float) -> None:
     """ValueError where this is no small number."""
-    if not 0.0 <= eps:
+    if not eps >= 0.0:
         raise ValueError(f"Invalid epsilon value: {eps}")
 
 
@@ -432,7 +432,7 @@ def check_fused(optimizer: Any, fused: Any, foreach: Any, differentiable: bool) 
 
 
 def hyper(value: Any, keeps: bool = False) -> Any:
-    """An option as a number: where it is a tensor, its item, in captured code an array of no dimensions; or as it is (`keeps`)."""
+    """An option as a number: where it is a tensor, its item, in captured code a 0-d array; or the tensor (`keeps`)."""
     if not isinstance(value, Tensor):
         return value
     if keeps:
@@ -446,6 +446,6 @@ def all_params(optimizer: Optimizer) -> Iterable[Tensor]:
 
 
 __all__ = [
-    "Optimizer", "ParamsT", "all_params", "called", "check_betas", "check_eps", "check_fused", "check_lr", "check_not_negative", "hyper",
-    "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook", "required", "scalar_dtype", "without_grad",
+    "Optimizer", "ParamsT", "all_params", "called", "check_betas", "check_eps", "check_fused", "check_lr", "check_not_negative",
+    "hyper", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook", "required", "scalar_dtype", "without_grad",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dynagraph._core._dispatch import fill_numbers, step_rows
 from dynagraph.markers import is_compiling
 from dynagraph.torch.core.arrays import any_wrong
 from dynagraph.torch.core.tensor import Tensor
@@ -36,7 +37,9 @@ class PerElement(Optimizer):
         """What the formula does, apart from numbers."""
         raise NotImplementedError
 
-    def _numbers(self, group: dict[str, Any], rounded: Callable[[Any], Any], *counters: Any) -> tuple[tuple[Any, ...], Sequence[Any]]:
+    def _numbers(
+        self, group: dict[str, Any], rounded: Callable[[Any], Any], *counters: Any
+    ) -> tuple[tuple[Any, ...], Sequence[Any]]:
         """The counters' next values, and the formula's numbers.  `rounded`: as a counter is stored.
 
         Numbers are floats, or in captured code arrays of no dimensions: it uses arithmetic alone, and NumPy's functions.
@@ -51,7 +54,9 @@ class PerElement(Optimizer):
         for name in self._tensors(group):
             state[name] = filled(param, 0)
 
-    def _make_counter(self, group: dict[str, Any], param: Tensor, state: dict[str, Any], name: str = "step", value: float = 0.0) -> None:
+    def _make_counter(
+        self, group: dict[str, Any], param: Tensor, state: dict[str, Any], name: str = "step", value: float = 0.0
+    ) -> None:
         fused = bool(group.get("fused"))
         there = param if fused or group.get("capturable") else None
         state[name] = number_state(value, scalar_dtype(fused), there)
@@ -83,9 +88,8 @@ class PerElement(Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change the parameters by their gradients; `closure` computes the loss anew, with its gradients."""
         loss = called(closure)
-        if getattr(self, "found_inf", None) is not None or getattr(self, "grad_scale", None) is not None:
-            if not self._unscale():
-                return loss
+        if not self._unscale():
+            return loss
         for number, group in enumerate(self.param_groups):
             if is_compiling() and not group.get("differentiable"):
                 self._step_captured(number, group)
@@ -106,58 +110,61 @@ class PerElement(Optimizer):
         return True
 
     def _step_plainly(self, group: dict[str, Any]) -> None:
-        states, names, flags, formula = self._states, self._tensors(group), self._flags(group), type(self).formula
-        differentiable = group.get("differentiable")
-        calls: list[tuple[Any, ...]] = []
-        found: dict[Any, Any] = {}
-        for param in group["params"]:
-            grad = param.grad
-            if grad is None:
-                continue
-            if grad.is_sparse:
-                self._step_sparse(group, param, grad)
-                continue
-            state = states[param] if names or self._counters else {}
-            if not self._is_ready(group, state):
-                if self._make_first(group, param, grad, state):
-                    continue
-            counters = [state[name]._array for name in self._counters]
-            dtype = param._array.dtype
-            key = (dtype, *[array.item() for array in counters])
-            if differentiable or key not in found:
-                found[key] = self._numbers_of(group, counters, key)
-            values, numbers = found[key]
-            for name, array, value in zip(self._counters, counters, values):
-                array.fill(value)
-                state[name]._storage.version += 1
-            if differentiable:
-                _store_tensors(formula, flags, [param, grad, *[state[name] for name in names]], numbers)
-                continue
-            tensors = (param, grad, *[state[name] for name in names])
-            call = tuple([t._array for t in tensors])
-            if dtype.kind == "c":
-                call = tuple([view_as_real(t)._array for t in tensors])
-            if all([type(array) is np.ndarray for array in call]):
-                calls.append((*call, numbers))
+        names, flags, formula = self._tensors(group), self._flags(group), type(self).formula
+        if group.get("differentiable"):
+            for param in group["params"]:
+                if param.grad is not None:
+                    self._step_one(group, param, names, flags, formula)
+            return
+        groups, rest = step_rows(group["params"], self._states, names, self._counters)
+        for dtype, counted, counters, rows in groups:
+            values, numbers = self._numbers_of(group, dtype, counted, counters[0])
+            fill_numbers(counters, values)
+            store_all(formula, flags, rows, numbers)
+        for param in rest:
+            self._step_one(group, param, names, flags, formula)
+
+    def _step_one(
+        self, group: dict[str, Any], param: Tensor, names: tuple[str, ...], flags: tuple[Any, ...], formula: Formula
+    ) -> None:
+        """A step of one parameter: a first one, one that is recorded, or one of arrays that kernels do not take."""
+        grad: Any = param.grad
+        if grad.is_sparse:
+            self._step_sparse(group, param, grad)
+            return
+        state = self._states[param] if names or self._counters else {}
+        if not self._is_ready(group, state) and self._make_first(group, param, grad, state):
+            return
+        counters = [state[name] for name in self._counters]
+        tensors = [param, grad, *[state[name] for name in names]]
+        counted = tuple([counter._array.item() for counter in counters])
+        if group.get("differentiable"):
+            values, numbers = self._numbers(group, _rounding(counters), *counted)
+            _store_tensors(formula, flags, tensors, [n if isinstance(n, Tensor) else float(n) for n in numbers])
+        else:
+            parts = [view_as_real(t) for t in tensors] if param.is_complex() else tensors
+            row = tuple([part._array for part in parts])
+            values, numbers = self._numbers_of(group, row[0].dtype, counted, counters)
+            if all(type(array) is np.ndarray for array in row):
+                store_all(formula, flags, [row], numbers)
             else:
-                store(formula, flags, call, [number.item() for number in numbers])
-            param._storage.version += 1
-            for name in names:
-                state[name]._storage.version += 1
-        if calls:
-            store_all(formula, flags, calls)
+                store(formula, flags, row, [number.item() for number in numbers])
+            for t in (param, *tensors[2:]):
+                t._storage.version += 1
+        for counter, value in zip(counters, values):
+            counter._array.fill(value)
+            counter._storage.version += 1
 
     def _make_first(self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]) -> bool:
         """Make a state before the first step; whether it has taken that step, too."""
         self._make_state(group, param, state)
         return False
 
-    def _numbers_of(self, group: dict[str, Any], counters: list[Any], key: tuple[Any, ...]) -> tuple[Any, Any]:
-        if group.get("differentiable"):
-            return self._numbers(group, float, *key[1:])
-        rounded = _in_single if counters and counters[0].dtype.itemsize == 4 else float
-        values, numbers = self._numbers(group, rounded, *key[1:])
-        return values, np.array(numbers, computed_in(_real(key[0])))
+    def _numbers_of(
+        self, group: dict[str, Any], dtype: np.dtype, counted: tuple[float, ...], counters: Sequence[Any]
+    ) -> tuple[Any, Any]:
+        values, numbers = self._numbers(group, _rounding(counters), *counted)
+        return values, np.array(numbers, computed_in(dtype))
 
     def _step_captured(self, number: int, group: dict[str, Any]) -> None:
         params = group["params"]
@@ -195,7 +202,7 @@ class PerElement(Optimizer):
 
 
 def prepared(optimizer: PerElement, number: int, chosen: list[int]) -> tuple[list[list[int]], list[Any]]:
-    """As `prepare`, and the states.  Captures have a meaning of their own for it: what an optimizer has then, it has before the call."""
+    """As `prepare`, and the states.  Captures call `prepare` itself: the states are there before the program runs."""
     alike = prepare(optimizer, number, chosen)
     if alike is None:
         raise RuntimeError("the first step makes states that depend on gradients")
@@ -203,15 +210,21 @@ def prepared(optimizer: PerElement, number: int, chosen: list[int]) -> tuple[lis
 
 
 def store_captured(formula: Formula, flags: tuple[Any, ...], calls: list[list[Any]], numbers: Sequence[Any]) -> None:
-    """Apply a formula to the arrays of many parameters in captured code."""
+    """Apply a formula to the arrays of many parameters in captured code; captures follow `computed` for one of a kind."""
     for arrays in calls:
-        store(formula, flags, arrays, cast_numbers(numbers, arrays[0]))
+        for array, value in zip((arrays[0], *arrays[2:]), computed(formula, flags, arrays, numbers)):
+            array[...] = value
 
 
-def cast_numbers(numbers: Sequence[Any], like: Any) -> list[Any]:
-    """Numbers of captured code in the dtype in which parameters as this one are computed."""
-    dtype = computed_in(like.dtype)
-    return [number if isinstance(number, (int, float)) else number.astype(dtype) for number in numbers]
+def computed(formula: Formula, flags: tuple[Any, ...], arrays: list[Any], numbers: Sequence[Any]) -> tuple[Any, ...]:
+    """What a formula gives for the arrays of one parameter, in captured code."""
+    dtype = computed_in(arrays[0].dtype)
+    return formula(np, [array.astype(dtype, copy=False) for array in arrays], cast_numbers(numbers, dtype), *flags)
+
+
+def cast_numbers(numbers: Sequence[Any], dtype: np.dtype) -> list[Any]:
+    """Numbers of captured code in the dtype in which parameters are computed; Python's own take part in any."""
+    return [number if type(number) in (int, float) else number.astype(dtype) for number in numbers]
 
 
 def _agreed(arrays: list[Any]) -> Any:
@@ -223,6 +236,11 @@ def _agreed(arrays: list[Any]) -> Any:
     return arrays[0]
 
 
+def _rounding(counters: Sequence[Any]) -> Callable[[Any], Any]:
+    """How numbers are rounded when they are stored in counters, arrays or tensors."""
+    return _in_single if counters and counters[0].dtype.itemsize == 4 else float
+
+
 def _in_single(number: float) -> float:
     return float(np.float32(number))
 
@@ -231,14 +249,11 @@ def _in_single_captured(number: Any) -> Any:
     return number.astype(np.float32).astype(np.float64)
 
 
-def _real(dtype: np.dtype) -> np.dtype:
-    return np.dtype("f" if dtype.itemsize == 8 else "d") if dtype.kind == "c" else dtype
-
-
 def _store_tensors(formula: Formula, flags: tuple[Any, ...], tensors: list[Tensor], numbers: Sequence[Any]) -> None:
     """A step that is recorded: gradients go through it."""
-    parts = [view_as_real(t) for t in tensors] if tensors[0].is_complex() else tensors
-    values = formula(OfTensors, parts, numbers, *flags)
+    parts: list[Any] = [view_as_real(t) for t in tensors] if tensors[0].is_complex() else list(tensors)
+    read = [part if k == 1 else part.clone() for k, part in enumerate(parts)]  # gradients need what is written over here
+    values = formula(OfTensors, read, numbers, *flags)
     for part, value in zip((parts[0], *parts[2:]), values):
         part.copy_(value)
 
@@ -267,4 +282,4 @@ def decayed(p: Any, g: Any, number: Any, maximize: bool, decay: str) -> tuple[An
     return p, g
 
 
-__all__ = ["PerElement", "cast_numbers", "decay_number", "decay_of", "decayed", "prepared", "store_captured"]
+__all__ = ["PerElement", "cast_numbers", "computed", "decay_number", "decay_of", "decayed", "prepared", "store_captured"]

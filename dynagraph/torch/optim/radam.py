@@ -24,7 +24,7 @@ def radam(xp: Any, arrays: Any, numbers: Any, maximize: bool, decay: str) -> tup
 
 
 class RAdam(PerElement):
-    """RAdam (L. Liu et al., 2020): Adam with a factor for how much the average of squares varies, which needs some steps to be one."""
+    """RAdam (L. Liu et al., 2020): Adam with a factor for how much the average of squares varies, and without it at first."""
 
     formula = radam
     _added_options: ClassVar[dict[str, Any]] = {

@@ -18,7 +18,8 @@ def rprop(xp: Any, arrays: Any, numbers: Any, maximize: bool) -> tuple[Any, ...]
     if maximize:
         g = -g
     turn = g * before
-    size = xp.minimum(xp.maximum(size * xp.where(turn > 0, longer, xp.where(turn < 0, shorter, 1)), least), most)
+    size = xp.where(turn > 0, size * longer, xp.where(turn < 0, size * shorter, size))
+    size = xp.minimum(xp.maximum(size, least), most)
     g = xp.where(turn < 0, 0, g)
     return p - xp.where(g > 0, size, xp.where(g < 0, -size, 0)), g, size
 

@@ -20,9 +20,9 @@ class SparseAdam(Optimizer):
     ) -> None:  # fmt: skip
         if isinstance(lr, Tensor) and lr.numel() != 1:
             raise ValueError("Tensor lr must be 1-element")
-        if not 0.0 < lr:
+        if not lr > 0.0:
             raise ValueError(f"Invalid learning rate: {lr}")
-        if not 0.0 < eps:
+        if not eps > 0.0:
             raise ValueError(f"Invalid epsilon value: {eps}")
         check_betas(betas)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
@@ -53,7 +53,7 @@ class SparseAdam(Optimizer):
         return loss
 
 
-def _step(group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
+def _step(group: dict[str, Any], param: Any, grad: Any, state: dict[str, Any]) -> None:
     beta1, beta2 = group["betas"]
     grad = (-grad if group.get("maximize", False) else grad).coalesce()
     places, values, shape = grad.indices(), grad.values(), tuple(grad.shape)

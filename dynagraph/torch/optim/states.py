@@ -1,7 +1,7 @@
 """What an optimizer knows of its parameters, and how captured code gets at it.
 
-`Optimizer.state` is a dict by parameter.  Captured code does not depend on which tensors these are: it reads `places`, lists by group
-and number of a parameter.
+`Optimizer.state` is a dict by parameter.  Captured code does not depend on which tensors these are: it reads `places`, lists by
+group and number of a parameter.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ class States(collections.defaultdict):  # type: ignore[type-arg]
         """States are others than captured code knows: it is made anew."""
         self.places[:] = [self.places[0] + 1]
 
-    def group(self, number: int, size: int) -> list[Any]:
-        """The places of a group's parameters."""
+    def make_places(self, number: int, size: int) -> None:
+        """See that there are places for a group's parameters."""
         while len(self.places) < number + 2:
             self.places.append([])
-        found: list[Any] = self.places[number + 1]
-        found.extend([None] * (size - len(found)))
-        return found
+        self.places[number + 1].extend([None] * (size - len(self.places[number + 1])))
+
+    def put(self, key: Any, value: Any) -> None:
+        """Put a state where there was none: captured code is right as it is."""
+        super().__setitem__(key, value)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         super().__setitem__(key, value)
@@ -96,10 +98,12 @@ def prepare(optimizer: Any, number: int, chosen: Iterable[int]) -> list[list[int
             state = {} if state is None else state
             optimizer._make_state(group, param, state)
             if state:
-                states[param] = state
+                states.put(param, state)
         counted = tuple(state[name]._array.item() for name in optimizer._counters)
         alike.setdefault(counted, []).append(k)
-    places = states.group(number, len(group["params"]))
+    for k, each in enumerate(optimizer.param_groups):
+        states.make_places(k, len(each["params"]))
+    places = states.places[number + 1]
     for k in chosen:
         places[k] = states.get(group["params"][k])
     return list(alike.values())

@@ -20,6 +20,10 @@ from dynagraph.torch.optim.schedules.base import LRScheduler, for_each_group
 Tensors = list[Tensor] | tuple[Tensor, ...]
 
 
+def _without_grad(function: Callable[..., Any]) -> Callable[..., Any]:
+    return no_grad()(function)
+
+
 def _check_decay(decay: float) -> None:
     if not 0.0 <= decay <= 1.0:
         raise ValueError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
@@ -33,7 +37,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
     """What moves lists of averages towards parameters, so that each step counts `decay` times as much as the one after it."""
     _check_decay(decay)
 
-    @no_grad
+    @_without_grad
     def ema_update(ema_param_list: Tensors, current_param_list: Tensors, _: Any) -> None:
         for average, current in zip(ema_param_list, current_param_list, strict=True):
             if _is_inexact(ema_param_list):
@@ -41,13 +45,13 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
             else:
                 average.copy_(average * decay + current * (1 - decay))
 
-    return ema_update  # type: ignore[no-any-return]
+    return ema_update
 
 
 def get_swa_multi_avg_fn() -> Callable[..., None]:
     """What moves lists of averages towards parameters, so that all steps count as much."""
 
-    @no_grad
+    @_without_grad
     def swa_update(averaged_param_list: Tensors, current_param_list: Tensors, num_averaged: Any) -> None:
         part = 1 / (num_averaged + 1)
         for average, current in zip(averaged_param_list, current_param_list, strict=True):
@@ -56,28 +60,28 @@ def get_swa_multi_avg_fn() -> Callable[..., None]:
             else:
                 average.copy_(average + (current - average) / (num_averaged + 1))
 
-    return swa_update  # type: ignore[no-any-return]
+    return swa_update
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Callable[..., Tensor]:
     """As `get_ema_multi_avg_fn`, of one parameter, whose new average it gives."""
     _check_decay(decay)
 
-    @no_grad
+    @_without_grad
     def ema_update(ema_param: Tensor, current_param: Tensor, num_averaged: Any) -> Any:
         return decay * ema_param + (1 - decay) * current_param
 
-    return ema_update  # type: ignore[no-any-return]
+    return ema_update
 
 
 def get_swa_avg_fn() -> Callable[..., Tensor]:
     """As `get_swa_multi_avg_fn`, of one parameter, whose new average it gives."""
 
-    @no_grad
+    @_without_grad
     def swa_update(averaged_param: Tensor, current_param: Tensor, num_averaged: Any) -> Any:
         return averaged_param + (current_param - averaged_param) / (num_averaged + 1)
 
-    return swa_update  # type: ignore[no-any-return]
+    return swa_update
 
 
 class AveragedModel(Module):
@@ -139,9 +143,9 @@ def _by_kind(own: list[Tensor], given: list[Tensor]) -> Iterable[tuple[list[Tens
     return found.values()
 
 
-@no_grad
+@_without_grad
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
-    """Compute the running statistics of a model's batch norms anew, from all batches of inputs (or of tuples that begin with them)."""
+    """Compute the running statistics of a model's batch norms anew, from batches of inputs, or of tuples that begin with them."""
     norms = [m for m in model.modules() if any(kind.__name__ == "_BatchNorm" for kind in type(m).__mro__)]
     momenta = [norm.momentum for norm in norms]
     if not norms:

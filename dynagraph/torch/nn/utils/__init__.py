@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dynagraph.torch.missing import getattr_of
+from dynagraph.torch.nn.utils import clip_grad as _clip_grad
 from dynagraph.torch.nn.utils import parametrizations as parametrizations
 from dynagraph.torch.nn.utils import parametrize as parametrize
 from dynagraph.torch.nn.utils import stateless as stateless
-from dynagraph.torch.nn.utils.clip_grad import _clip_grads_with_norm_ as clip_grads_with_norm_
-from dynagraph.torch.nn.utils.clip_grad import _get_total_norm as get_total_norm
 from dynagraph.torch.nn.utils.clip_grad import clip_grad_norm as clip_grad_norm
 from dynagraph.torch.nn.utils.clip_grad import clip_grad_norm_ as clip_grad_norm_
 from dynagraph.torch.nn.utils.clip_grad import clip_grad_value_ as clip_grad_value_
@@ -25,4 +24,5 @@ from dynagraph.torch.nn.utils.spectral_norm import spectral_norm as spectral_nor
 from dynagraph.torch.nn.utils.weight_norm import remove_weight_norm as remove_weight_norm
 from dynagraph.torch.nn.utils.weight_norm import weight_norm as weight_norm
 
+clip_grads_with_norm_, get_total_norm = _clip_grad._clip_grads_with_norm_, _clip_grad._get_total_norm
 __getattr__ = getattr_of(__name__)

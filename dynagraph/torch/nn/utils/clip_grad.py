@@ -16,6 +16,10 @@ from dynagraph.torch.functions.norms import vector_norm
 Tensors = Tensor | Iterable[Tensor]
 
 
+def _without_grad(function: Callable[..., Any]) -> Callable[..., Any]:
+    return no_grad()(function)
+
+
 def _listed(tensors: Tensors) -> list[Tensor]:
     return [tensors] if isinstance(tensors, Tensor) else list(tensors)
 
@@ -31,7 +35,7 @@ def _check_foreach(tensors: list[Tensor], foreach: bool | None) -> None:
                 raise RuntimeError(f"foreach=True was passed, but can't use the foreach API on {each.device.type} tensors")
 
 
-@no_grad
+@_without_grad
 def _get_total_norm(
     tensors: Tensors, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
 ) -> Tensor:
@@ -47,10 +51,10 @@ def _get_total_norm(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be clipped. To "
             "disable this error and scale the gradients by the non-finite norm anyway, set `error_if_nonfinite=False`"
         )
-    return total  # type: ignore[no-any-return]
+    return total
 
 
-@no_grad
+@_without_grad
 def _clip_grads_with_norm_(parameters: Tensors, max_norm: float, total_norm: Tensor, foreach: bool | None = None) -> None:
     """Scale gradients whose norm is known down to a norm; those that have less are multiplied by 1."""
     grads = _grads_of(parameters)
@@ -62,7 +66,7 @@ def _clip_grads_with_norm_(parameters: Tensors, max_norm: float, total_norm: Ten
         grad.mul_(factor)
 
 
-@no_grad
+@_without_grad
 def clip_grad_norm_(
     parameters: Tensors, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
 ) -> Tensor:
@@ -79,14 +83,12 @@ def clip_grad_norm(
     parameters: Tensors, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
 ) -> Tensor:
     """The earlier name of `clip_grad_norm_`."""
-    warnings.warn(
-        "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`.", FutureWarning, stacklevel=2
-    )
-    norm: Callable[..., Any] = clip_grad_norm_
-    return norm(parameters, max_norm, norm_type, error_if_nonfinite, foreach)  # type: ignore[no-any-return]
+    text = "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`."
+    warnings.warn(text, FutureWarning, stacklevel=2)
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
 
-@no_grad
+@_without_grad
 def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | None = None) -> None:
     """Bring each element of the gradients between -`clip_value` and `clip_value`."""
     grads, most = _grads_of(parameters), float(clip_value)

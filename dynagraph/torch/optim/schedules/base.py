@@ -124,16 +124,16 @@ class LRScheduler:
     def _check_order(self) -> None:
         if not hasattr(self.optimizer.step, "_wrapped_by_lr_sched"):
             warnings.warn(
-                "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. Please, make sure "
-                f"to call `optimizer.step()` before `lr_scheduler.step()`. See more details at {_ORDER}",
+                "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. Please, make "
+                f"sure to call `optimizer.step()` before `lr_scheduler.step()`. See more details at {_ORDER}",
                 UserWarning,
                 stacklevel=3,
             )
         elif not getattr(self.optimizer, "_opt_called", False):
             warnings.warn(
-                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you should call them "
-                "in the opposite order: `optimizer.step()` before `lr_scheduler.step()`.  Failure to do this will result in PyTorch "
-                f"skipping the first value of the learning rate schedule. See more details at {_ORDER}",
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you should call "
+                "them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`.  Failure to do this will result in "
+                f"PyTorch skipping the first value of the learning rate schedule. See more details at {_ORDER}",
                 UserWarning,
                 stacklevel=3,
             )

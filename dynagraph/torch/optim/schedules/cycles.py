@@ -34,8 +34,8 @@ def _cycle_momentum(scheduler: Any, optimizer: Optimizer, base: Any, most: Any, 
 class CyclicLR(LRScheduler):
     """Between two rates, up in `step_size_up` steps and down in `step_size_down` (L. Smith, 2017).
 
-    `mode`: "triangular", "triangular2" (half the height each time) or "exp_range" (the height times ``gamma**step``); or `scale_fn`, a
-    function of the number of cycles, or with ``scale_mode="iterations"`` of steps.
+    `mode`: "triangular", "triangular2" (half the height each time) or "exp_range" (the height times ``gamma**step``); or
+    `scale_fn`, a function of the number of cycles, or with ``scale_mode="iterations"`` of steps.
     """
 
     def __init__(

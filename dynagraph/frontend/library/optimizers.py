@@ -1,0 +1,96 @@
+"""Steps of ``torch.optim`` in captures: states are made before the call; a formula is captured once, for all parameters."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from dynagraph.driver import deadline
+from dynagraph.frontend.executor.calls import call
+from dynagraph.frontend.executor.exceptions import refuse
+from dynagraph.frontend.executor.executor import Frame
+from dynagraph.frontend.guards.sources import Trusted
+from dynagraph.frontend.kinds.slots import items_of, load_attribute, plain, subscript
+from dynagraph.frontend.kinds.values import Array, Const, Object, Sequence, Value
+from dynagraph.frontend.library.registry import meaning, package
+from dynagraph.ir.graph import Graph, Node
+from dynagraph.ir.ops import Elementwise
+from dynagraph.ir.shapes import same_shape
+
+
+@package("dynagraph.torch.optim.per_element")
+def _register() -> None:
+    per_element: Any = sys.modules["dynagraph.torch.optim.per_element"]
+    states: Any = sys.modules["dynagraph.torch.optim.states"]
+
+    @meaning(per_element.prepared)
+    def prepared(frame: Frame, optimizer: Any, number: Any, chosen: Any) -> Value:
+        own = frame.ex.resolve(optimizer)
+        if not isinstance(own, Object) or own.value is None:
+            refuse("UNSUPPORTED_VALUE", "a step of an optimizer that the function itself makes")
+        k, some = plain(frame, number), [plain(frame, each) for each in items_of(frame, chosen)]
+        alike = states.prepare(own.value, k, some)
+        places = load_attribute(frame, own, "_places")
+        if alike is None:
+            plain(frame, subscript(frame, places, Const(0)))  # once the states are there it is another version
+            refuse("UNSUPPORTED_VALUE", "a first step whose states depend on gradients")
+        found = subscript(frame, places, Const(k + 1))
+        return Sequence(tuple, [Sequence(list, [Sequence(list, [Const(p) for p in each]) for each in alike]), found])
+
+    @meaning(per_element.store_captured)
+    def store_captured(frame: Frame, formula: Any, flags: Any, calls: Any, numbers: Any) -> Value:
+        ex = frame.ex
+        computed = ex.wrap(per_element.computed, Trusted(per_element.computed, "computed"))
+        known: dict[Any, Formula] = {}  # by the dtypes of a parameter's arrays
+        for given in items_of(frame, calls):
+            deadline.check()
+            arrays: list[Any] = [ex.resolve(a) for a in items_of(frame, given)]
+            nodes = [ex.memories.present(a) for a in arrays]
+            kind = tuple(node.dtype for node in nodes)
+            if kind in known and _are_alike(nodes):
+                results = known[kind].again(ex.graph, nodes)
+            else:
+                values = items_of(frame, call(frame, computed, [formula, flags, given, numbers], {}))
+                results = [ex.resolve(v).node for v in values]  # type: ignore[union-attr]
+                captured = Formula(nodes, results)
+                if _are_alike(nodes) and captured.is_elementwise:
+                    known[kind] = captured
+            for array, node in zip((arrays[0], *arrays[2:]), results, strict=True):
+                ex.memories.write(Array(array.node), ex.builder.cast(node, array.node.dtype))
+        return Const(None)
+
+
+def _are_alike(nodes: list[Node]) -> bool:
+    return nodes[0].ndim > 0 and all(same_shape(node.shape, nodes[0].shape) for node in nodes)
+
+
+class Formula:
+    """The nodes that compute `results` from `inputs`, in their order, and whether each does element by element."""
+
+    def __init__(self, inputs: list[Node], results: list[Node]):
+        self.inputs, self.results = inputs, results
+        depends: dict[Node, bool] = dict.fromkeys(inputs, True)
+        self.nodes: list[Node] = []
+        stack = list(results)
+        while stack:
+            node = stack[-1]
+            missing = [arg for arg in node.args if arg not in depends] if node not in depends else []
+            if missing:
+                stack += missing
+                continue
+            stack.pop()
+            if node not in depends:
+                depends[node] = any(depends[arg] for arg in node.args)
+                if depends[node]:
+                    self.nodes.append(node)
+        self.is_elementwise = all(isinstance(node.op.lowering, Elementwise) for node in self.nodes)
+
+    def again(self, graph: Graph, inputs: list[Node]) -> list[Node]:
+        """The same of other inputs: new nodes, but for those that depend on none of them."""
+        made = dict(zip(self.inputs, inputs))
+        for node in self.nodes:
+            made[node] = graph.call(node.op, *(made.get(arg, arg) for arg in node.args), **node.attrs)
+        return [made.get(node, node) for node in self.results]
+
+
+__all__: list[str] = []

@@ -1,0 +1,27 @@
+"""Write down what real torch's optimizers and schedulers do: ``python -m tests.torch.optim.record`` writes recorded.npz."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from tests.torch.optim.cases import OPTIMIZERS, SCHEDULERS, name_of, run, schedule
+
+FILE = Path(__file__).with_name("recorded.npz")
+
+
+def main() -> None:
+    import torch
+
+    found = {}
+    for case in OPTIMIZERS:
+        for k, param in enumerate(run(torch, case, "float64")[0]):
+            found[f"{name_of(case)}|{k}"] = param
+    for case in SCHEDULERS:
+        found[name_of(case)] = schedule(torch, case)[0]
+    np.savez_compressed(FILE, **found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""Optimizers and schedulers against what real torch's did (record.py): where there is no torch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dynagraph.torch as own
+from tests.torch.optim.cases import OPTIMIZERS, SCHEDULERS, Case, name_of, run, schedule, tolerance_of
+from tests.torch.optim.record import FILE
+
+RECORDED = np.load(FILE)
+
+
+@pytest.mark.parametrize("case", OPTIMIZERS, ids=name_of)
+def test_fifty_steps(case: Case) -> None:
+    params, _ = run(own, case, "float64")
+    for k, param in enumerate(params):
+        expected = RECORDED[f"{name_of(case)}|{k}"]
+        np.testing.assert_allclose(param, expected, rtol=tolerance_of(case, "float64"), atol=tolerance_of(case, "float64"))
+
+
+@pytest.mark.parametrize("case", SCHEDULERS, ids=name_of)
+def test_rates(case: Case) -> None:
+    np.testing.assert_allclose(schedule(own, case)[0], RECORDED[name_of(case)], rtol=1e-12)
