@@ -1,6 +1,7 @@
 /* The extension module dynagraph._core._dispatch. */
 #define DG_IMPORTS_NUMPY
 #include "core.h"
+#include "../products/attention_call.h"
 #include "../products/multiply.h"
 
 static PyObject *py_bind(PyObject *module, PyObject *args)
@@ -204,6 +205,11 @@ static PyMethodDef methods[] = {
     {"multiply", dg_multiply, METH_VARARGS,
      "multiply(a, b, out, isa=None): the products of matrices of one float dtype, on the thread pool; `out` is contiguous; isa: one of\n"
      "product_kernels()"},
+    {"attention", dg_py_attention, METH_VARARGS,
+     "attention(q, k, v, mask, seed, offset, out, lse, scale, causal, dropout): scaled dot products, into `out` and `lse`"},
+    {"attention_gradient", dg_py_attention_gradient, METH_VARARGS,
+     "attention_gradient(q, k, v, mask, seed, offset, out, lse, g, dq, dk, dv, scale, causal, dropout), into those of the last three\n"
+     "arrays that are not None"},
     {"product_kernels", dg_product_kernels, METH_NOARGS,
      "product_kernels() -> (instruction set, rows, columns of a float32 tile) of each that this processor has, the best one first"},
     {"set_full_tracebacks", py_set_full_tracebacks, METH_O,
