@@ -10,6 +10,7 @@
         void (*weigh)(int64_t keys, int64_t lanes, T *scores, int64_t ld, const T *shift);                                        \
         void (*slope)(int64_t keys, int64_t lanes, const T *weights, T *by_weights, int64_t ld, const T *less);                   \
         void (*multiply)(int64_t keys, int64_t lanes, T *tile, int64_t ld, const T *factors, int64_t factors_ld);                 \
+        void (*scale)(int64_t count, T *tile, T factor);                                                                          \
     } dg_lanes_##suffix;                                                                                                          \
     const dg_lanes_##suffix *dg_lanes_of_##suffix(const char *isa);
 DG_DECLARE_LANES(f32, float)

@@ -6,6 +6,7 @@ typedef struct {
     T *shift, *less;                                /* of each query */
     T *by_queries;                                  /* panels of columns */
     T *by_keys, *by_values;                         /* rows */
+    T *rows;                                        /* room for a panel */
 } NAME(backward);
 
 static int64_t NAME(backward_scratch)(const NAME(plan) *p, int64_t keys, char *memory, NAME(backward) *s)
@@ -23,6 +24,7 @@ static int64_t NAME(backward_scratch)(const NAME(plan) *p, int64_t keys, char *m
     s->shift = carve(&at, queries, sizeof(T));
     s->less = carve(&at, queries, sizeof(T));
     s->by_queries = carve(&at, queries * a->width, sizeof(T));
+    s->rows = carve(&at, p->nr * a->width, sizeof(T));
     s->by_keys = carve(&at, keys * p->whole_width, sizeof(T));
     s->by_values = carve(&at, keys * p->whole_value_width, sizeof(T));
     return at - memory;
@@ -35,8 +37,8 @@ static void NAME(bring)(const NAME(plan) *p, const NAME(backward) *s, int64_t ba
     const int64_t nr = p->nr, tile = p->panels * nr;
     const T *q = NAME(start)(a, &a->q, batch, head), *g = NAME(start)(a, &a->g, batch, head);
     const T *out = NAME(start)(a, &a->out, batch, head), *lse = NAME(start)(a, &a->lse, batch, head);
-    NAME(pack_columns)(q, &a->q, query, queries, a->width, nr, (T)(a->scale * LOG2_E), s->queries);
-    NAME(pack_columns)(g, &a->g, query, queries, a->value_width, nr, 1, s->by_out);
+    NAME(pack_columns)(p->lanes, q, &a->q, query, queries, a->width, nr, (T)(a->scale * LOG2_E), s->queries);
+    NAME(pack_columns)(p->lanes, g, &a->g, query, queries, a->value_width, nr, 1, s->by_out);
     if (p->by_keys) {
         NAME(pack_rows)(q, &a->q, query, queries, tile, a->width, p->whole_width, s->query_rows);
         NAME(pack_rows)(g, &a->g, query, queries, tile, a->value_width, p->whole_value_width, s->by_out_rows);
@@ -98,20 +100,25 @@ static void NAME(put_by_queries)(const NAME(plan) *p, const NAME(backward) *s, i
     const dg_attention *a = p->a;
     const int64_t nr = p->nr;
     T *to = NAME(start)(a, &a->dq, batch, head) + query * a->dq.row;
-    for (int64_t i = 0; i < queries; ++i)
-        for (int64_t d = 0; d < a->width; ++d)
-            to[i * a->dq.row + d * a->dq.column] = s->by_queries[(i / nr * a->width + d) * nr + i % nr] * (T)a->scale;
+    p->lanes->scale(p->panels * nr * a->width, s->by_queries, (T)a->scale);
+    for (int64_t first = 0; first < queries; first += nr)
+        NAME(put_columns)(s->by_queries + first * a->width, nr, least(nr, queries - first), a->width, s->rows, &a->dq, to + first * a->dq.row);
 }
 
-static void NAME(put_rows)(const dg_attention *a, const dg_tensor *t, int64_t batch, int64_t head, int64_t key, int64_t keys,
-                           int64_t width, const T *from, int64_t ld, T factor)
+static void NAME(put_rows)(const LANES *lanes, const dg_attention *a, const dg_tensor *t, int64_t batch, int64_t head, int64_t key,
+                           int64_t keys, int64_t width, T *from, int64_t ld, T factor)
 {
     if (!t->data)
         return;
     T *to = NAME(start)(a, t, batch, head) + key * t->row;
-    for (int64_t j = 0; j < keys; ++j)
-        for (int64_t d = 0; d < width; ++d)
-            to[j * t->row + d * t->column] = from[j * ld + d] * factor;
+    lanes->scale(keys * ld, from, factor);
+    for (int64_t j = 0; j < keys; ++j, from += ld, to += t->row) {
+        if (t->column == 1)
+            memcpy(to, from, (size_t)width * sizeof(T));
+        else
+            for (int64_t d = 0; d < width; ++d)
+                to[d * t->column] = from[d];
+    }
 }
 
 /* The gradients that come of queries `query` to `end` of heads that share keys, and the keys `key` to `last`. */
@@ -138,8 +145,8 @@ static void NAME(gradients)(const NAME(plan) *p, const NAME(backward) *s, int64_
                 NAME(put_by_queries)(p, s, batch, h, i, queries);
         }
     if (p->by_keys) {
-        NAME(put_rows)(a, &a->dk, batch, shared, key, span, a->width, s->by_keys, p->whole_width, (T)a->scale);
-        NAME(put_rows)(a, &a->dv, batch, shared, key, span, a->value_width, s->by_values, p->whole_value_width, 1);
+        NAME(put_rows)(p->lanes, a, &a->dk, batch, shared, key, span, a->width, s->by_keys, p->whole_width, (T)a->scale);
+        NAME(put_rows)(p->lanes, a, &a->dv, batch, shared, key, span, a->value_width, s->by_values, p->whole_value_width, 1);
     }
 }
 

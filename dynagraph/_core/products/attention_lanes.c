@@ -2,6 +2,9 @@
 #include "attention.h"
 
 #include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #if defined(__x86_64__)
 #if defined(__clang__)
@@ -12,6 +15,8 @@
 #endif
 #define ISA avx512
 #define BYTES 64
+#define LARGER_f32 _mm512_max_ps
+#define LARGER_f64 _mm512_max_pd
 #include "attention_lanes.h"
 #if defined(__clang__)
 #pragma clang attribute pop
@@ -23,6 +28,8 @@
 #endif
 #define ISA avx2
 #define BYTES 32
+#define LARGER_f32 _mm256_max_ps
+#define LARGER_f64 _mm256_max_pd
 #include "attention_lanes.h"
 #if defined(__clang__)
 #pragma clang attribute pop
@@ -33,6 +40,10 @@
 
 #define ISA baseline
 #define BYTES 16
+#if defined(__x86_64__)
+#define LARGER_f32 _mm_max_ps
+#define LARGER_f64 _mm_max_pd
+#endif
 #include "attention_lanes.h"
 
 #if defined(__x86_64__)

@@ -1,6 +1,10 @@
-/* The lanes of attention for one instruction set, of both dtypes.  Included with ISA and BYTES. */
+/* The lanes of attention for one instruction set, of both dtypes.  Included with ISA, BYTES, and on x86 LARGER_f32 and LARGER_f64, the
+   instructions that give the larger numbers. */
 #define T float
 #define SUFFIX f32
+#ifdef LARGER_f32
+#define LARGER LARGER_f32
+#endif
 #define BITS int32_t
 #define MAGIC 0x1.8p23f
 #define MANTISSA 23
@@ -14,6 +18,9 @@
 
 #define T double
 #define SUFFIX f64
+#ifdef LARGER_f64
+#define LARGER LARGER_f64
+#endif
 #define BITS int64_t
 #define MAGIC 0x1.8p52
 #define MANTISSA 52
@@ -29,3 +36,5 @@
 
 #undef ISA
 #undef BYTES
+#undef LARGER_f32
+#undef LARGER_f64

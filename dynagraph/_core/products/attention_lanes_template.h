@@ -14,18 +14,29 @@
 typedef T V __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias));
 typedef BITS I __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias));
 
-static inline V NAME(chosen)(I mask, V yes, V no)
+static inline __attribute__((always_inline)) V NAME(chosen)(I mask, V yes, V no)
 {
     return (V)((mask & (I)yes) | (~mask & (I)no));
 }
 
+/* the larger one; `a`, not a NaN, where `b` is a NaN */
+static inline __attribute__((always_inline)) V NAME(larger)(V a, V b)
+{
+#ifdef LARGER
+    return (V)LARGER(b, a);
+#else
+    return NAME(chosen)((I)(b > a), b, a);
+#endif
+}
+
 /* 2 ** x for x up to about 0: below the normal numbers 0, of NaN NaN.  The prelude's polynomial (exp2 in backends/prelude.h). */
-static inline V NAME(power)(V x)
+static inline __attribute__((always_inline)) V NAME(power)(V x)
 {
     static const T coefficients[] = COEFFICIENTS;
     const V magic = (V){0} + MAGIC;
     const V z = x + magic, r = x - (z - magic);
     V p = (V){0} + coefficients[0];
+#pragma GCC unroll 16
     for (size_t k = 1; k < sizeof coefficients / sizeof *coefficients; ++k)
         p = p * r + coefficients[k];
     p *= (V)(((I)z + BIAS) << MANTISSA);
@@ -41,20 +52,18 @@ static void NAME(online)(int64_t keys, int64_t lanes, T *scores, int64_t ld, T *
         V most[4] = {before, before, before, before};
         int64_t j = 0;
         for (; j + 4 <= keys; j += 4)
-            for (int u = 0; u < 4; ++u) {
-                const V s = AT(scores + (j + u) * ld + l);
-                most[u] = NAME(chosen)((I)(s > most[u]), s, most[u]);
-            }
-        for (; j < keys; ++j) {
-            const V s = AT(scores + j * ld + l);
-            most[0] = NAME(chosen)((I)(s > most[0]), s, most[0]);
-        }
+#pragma GCC unroll 4
+            for (int u = 0; u < 4; ++u)
+                most[u] = NAME(larger)(most[u], AT(scores + (j + u) * ld + l));
+        for (; j < keys; ++j)
+            most[0] = NAME(larger)(most[0], AT(scores + j * ld + l));
         for (int u = 1; u < 4; ++u)
-            most[0] = NAME(chosen)((I)(most[u] > most[0]), most[u], most[0]);
+            most[0] = NAME(larger)(most[0], most[u]);
         const V now = most[0], none = (V){0} - (T)__builtin_inf();
         const V shift = NAME(chosen)((I)(now == none), (V){0}, now); /* nothing is visible so far */
         V total[2] = {{0}, {0}};
         for (j = 0; j + 2 <= keys; j += 2)
+#pragma GCC unroll 2
             for (int u = 0; u < 2; ++u) {
                 T *at = scores + (j + u) * ld + l;
                 const V weight = NAME(power)(AT(at) - shift);
@@ -104,7 +113,17 @@ static void NAME(multiply)(int64_t keys, int64_t lanes, T *tile, int64_t ld, con
             AT(tile + j * ld + l) *= AT(factors + j * factors_ld + l);
 }
 
-const JOIN(dg, lanes, SUFFIX) NAME(dg_lanes) = {QUOTE(ISA), NAME(online), NAME(weigh), NAME(slope), NAME(multiply)};
+/* tile *= factor */
+static void NAME(scale)(int64_t count, T *tile, T factor)
+{
+    int64_t k = 0;
+    for (; k + LANES <= count; k += LANES)
+        AT(tile + k) *= factor;
+    for (; k < count; ++k)
+        tile[k] *= factor;
+}
+
+const JOIN(dg, lanes, SUFFIX) NAME(dg_lanes) = {QUOTE(ISA), NAME(online), NAME(weigh), NAME(slope), NAME(multiply), NAME(scale)};
 
 #undef JOIN_
 #undef JOIN
@@ -123,3 +142,4 @@ const JOIN(dg, lanes, SUFFIX) NAME(dg_lanes) = {QUOTE(ISA), NAME(online), NAME(w
 #undef BIAS
 #undef LEAST
 #undef COEFFICIENTS
+#undef LARGER

@@ -30,15 +30,14 @@ static void NAME(multiplied)(const KERNEL *kernel, int64_t rows, int64_t k, cons
 }
 
 /* queries (or gradients) `first` on as panels of columns: to[d * nr + query], times a factor */
-static void NAME(pack_columns)(const T *from, const dg_tensor *t, int64_t first, int64_t count, int64_t width, int64_t nr, T factor,
-                               T *to)
+static void NAME(pack_columns)(const LANES *lanes, const T *from, const dg_tensor *t, int64_t first, int64_t count, int64_t width,
+                               int64_t nr, T factor, T *to)
 {
     const dg_matrix matrix = {.data = from, .element = ELEMENT(SUFFIX), .outer = t->row, .inner = t->column};
     for (int64_t done = 0; done < count; done += nr, to += width * nr) {
         JOIN(dg_pack_matrix, SUFFIX)(&matrix, 0, first + done, least(nr, count - done), 0, width, nr, to);
         if (factor != 1)
-            for (int64_t k = 0; k < width * nr; ++k)
-                to[k] *= factor;
+            lanes->scale(width * nr, to, factor);
     }
 }
 
@@ -56,6 +55,21 @@ static void NAME(pack_rows)(const T *from, const dg_tensor *t, int64_t first, in
         memset(to + width, 0, (size_t)(columns - width) * sizeof(T));
     }
     memset(to, 0, (size_t)((whole - count) * columns) * sizeof(T));
+}
+
+/* a panel of columns, `columns` of them, as rows of an array; `rows` is room for one panel */
+static void NAME(put_columns)(const T *panel, int64_t nr, int64_t columns, int64_t width, T *rows, const dg_tensor *t, T *to)
+{
+    const dg_matrix matrix = {.data = panel, .element = ELEMENT(SUFFIX), .outer = nr, .inner = 1};
+    if (width)
+        JOIN(dg_pack_matrix, SUFFIX)(&matrix, 0, 0, width, 0, columns, width, rows);
+    for (int64_t i = 0; i < columns; ++i, rows += width, to += t->row) {
+        if (t->column == 1)
+            memcpy(to, rows, (size_t)width * sizeof(T));
+        else
+            for (int64_t d = 0; d < width; ++d)
+                to[d * t->column] = rows[d];
+    }
 }
 
 /* the mask's numbers, or minus infinity where it hides, on scores of keys `key` on and queries `query` on */
@@ -116,7 +130,7 @@ static void NAME(keep)(const dg_attention *a, int64_t batch, int64_t head, int64
 /* -- forward ------------------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    T *queries, *acc, *scores, *factors, *top, *sum, *keys, *values;
+    T *queries, *acc, *scores, *factors, *top, *sum, *keys, *values, *rows;
 } NAME(forward);
 
 static int64_t NAME(forward_scratch)(const NAME(plan) *p, char *memory, NAME(forward) *s)
@@ -132,6 +146,7 @@ static int64_t NAME(forward_scratch)(const NAME(plan) *p, char *memory, NAME(for
     s->sum = carve(&at, queries, sizeof(T));
     s->keys = carve(&at, KEYS * a->width, sizeof(T));
     s->values = carve(&at, KEYS * a->value_width, sizeof(T));
+    s->rows = carve(&at, p->nr * a->value_width, sizeof(T));
     return at - memory;
 }
 
@@ -156,14 +171,16 @@ static void NAME(meet)(const NAME(plan) *p, const NAME(forward) *s, int64_t pane
 static void NAME(finish)(const NAME(plan) *p, const NAME(forward) *s, int64_t batch, int64_t head, int64_t query, int64_t queries)
 {
     const dg_attention *a = p->a;
-    const int64_t nr = p->nr;
+    const int64_t nr = p->nr, width = a->value_width;
     T *out = NAME(start)(a, &a->out, batch, head) + query * a->out.row, *lse = NAME(start)(a, &a->lse, batch, head);
-    for (int64_t i = 0; i < queries; ++i) {
-        const T sum = s->sum[i], share = sum == 0 ? 0 : 1 / sum;
-        const T *acc = s->acc + i / nr * nr * a->value_width + i % nr;
-        for (int64_t d = 0; d < a->value_width; ++d)
-            out[i * a->out.row + d * a->out.column] = acc[d * nr] * share;
-        lse[(query + i) * a->lse.row] = (s->top[i] + (T)log2((double)sum)) * (T)LN_2;
+    for (int64_t i = 0; i < queries; ++i)
+        lse[(query + i) * a->lse.row] = (s->top[i] + (T)log2((double)s->sum[i])) * (T)LN_2;
+    for (int64_t i = 0; i < p->panels * nr; ++i)
+        s->sum[i] = s->sum[i] == 0 ? 0 : 1 / s->sum[i];
+    for (int64_t first = 0; first < queries; first += nr) {
+        T *acc = s->acc + first * width;
+        p->lanes->multiply(width, nr, acc, nr, s->sum + first, 0);
+        NAME(put_columns)(acc, nr, least(nr, queries - first), width, s->rows, &a->out, out + first * a->out.row);
     }
 }
 
@@ -179,7 +196,8 @@ static void NAME(forward_range)(void *const *buffers, const int64_t *sizes, int6
         const int64_t query = item % p->tiles * tile, queries = least(tile, a->rows - query);
         const int64_t visible = a->causal ? least(a->keys, query + queries) : a->keys;
         const T *k = NAME(start)(a, &a->k, batch, head / a->shared), *v = NAME(start)(a, &a->v, batch, head / a->shared);
-        NAME(pack_columns)(NAME(start)(a, &a->q, batch, head), &a->q, query, queries, a->width, nr, (T)(a->scale * LOG2_E), s.queries);
+        NAME(pack_columns)(p->lanes, NAME(start)(a, &a->q, batch, head), &a->q, query, queries, a->width, nr,
+                           (T)(a->scale * LOG2_E), s.queries);
         memset(s.acc, 0, (size_t)(tile * a->value_width) * sizeof(T));
         for (int64_t i = 0; i < tile; ++i) {
             s.top[i] = -(T)__builtin_inf();
