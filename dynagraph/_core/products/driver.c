@@ -11,6 +11,8 @@ enum {
     PARTS_OF_A_THREAD = 4,    /* so that nobody waits long for the last one */
     PARALLEL_TERMS = 1 << 19, /* products of fewer are the caller's own work: waking threads takes longer */
     PART_TERMS = 1 << 17,     /* parts are not smaller */
+    ALIGNED = 16,             /* elements: a cache line at least */
+    DIRECT = 64,              /* an operand that is multiplied with no more rows or columns than that is not worth packing */
 };
 
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -19,8 +21,10 @@ static inline int64_t rounded(int64_t n, int64_t unit) { return blocks_of(n, uni
 
 #define T float
 #define SUFFIX f32
+#define ELEMENT DG_F32
 #include "driver_template.h"
 
 #define T double
 #define SUFFIX f64
+#define ELEMENT DG_F64
 #include "driver_template.h"

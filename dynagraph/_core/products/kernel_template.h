@@ -50,15 +50,19 @@ static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, in
     DG_ROWS(PUT)
 }
 
-static void NAME(whole_direct)(int64_t k, const T *a, int64_t outer, int64_t inner, const T *b, int64_t b_inner, T *c, int64_t ldc,
-                               int accumulate)
+/* For fewer rows than a tile has the last one is computed again and again. */
+static inline __attribute__((always_inline)) void NAME(rows_direct)(int64_t rows, int64_t k, const T *a, int64_t outer, int64_t inner,
+                                                                     const T *b, int64_t b_inner, T *c, int64_t ldc, int accumulate)
 {
+#define PLACE(i) const int64_t place##i = (i < rows ? i : rows - 1) * outer;
+    DG_ROWS(PLACE)
+#undef PLACE
     DG_ROWS(DECLARE)
     for (int64_t p = 0; p < k; ++p) {
         const V low = *(const V *)b, high = *(const V *)(b + LANES);
 #define STEP(i)                                                                                                                   \
     {                                                                                                                             \
-        const T left = a[i * outer];                                                                                              \
+        const T left = a[place##i];                                                                                               \
         low##i += left * low;                                                                                                     \
         high##i += left * high;                                                                                                   \
     }
@@ -70,49 +74,41 @@ static void NAME(whole_direct)(int64_t k, const T *a, int64_t outer, int64_t inn
     DG_ROWS(PUT)
 }
 
-/* few rows: the same sums, in four chains at least */
-static void NAME(row_direct)(int64_t k, const T *a, int64_t inner, const T *b, int64_t b_inner, T *c, int accumulate)
+/* Few rows have too few sums to keep the multipliers busy, so several panels of b are taken at once: `strip` elements apart. */
+#define STRIPS(X) X(0) X(1) X(2) X(3)
+static void NAME(one_row)(int64_t k, const T *a, int64_t inner, const T *b, int64_t b_inner, int64_t strip, T *c, int accumulate)
 {
-    V low0 = {0}, high0 = {0};
-    const int64_t ldc = 0;
+    const int64_t ldc = NAME(NR); /* strips take the place of rows */
+    STRIPS(DECLARE)
     for (int64_t p = 0; p < k; ++p) {
-        low0 += a[p * inner] * *(const V *)(b + p * b_inner);
-        high0 += a[p * inner] * *(const V *)(b + p * b_inner + LANES);
-    }
-    PUT(0)
-}
-
-static void NAME(two_rows_direct)(int64_t k, const T *a, int64_t outer, int64_t inner, const T *b, int64_t b_inner, T *c, int64_t ldc,
-                                  int accumulate)
-{
-    V low0 = {0}, high0 = {0}, low1 = {0}, high1 = {0};
-    for (int64_t p = 0; p < k; ++p) {
-        const V low = *(const V *)b, high = *(const V *)(b + LANES);
-        low0 += a[0] * low;
-        high0 += a[0] * high;
-        low1 += a[outer] * low;
-        high1 += a[outer] * high;
+        const T left = *a;
+#define STEP(s)                                                                                                                   \
+    low##s += left * *(const V *)(b + s * strip);                                                                                 \
+    high##s += left * *(const V *)(b + s * strip + LANES);
+        STRIPS(STEP)
+#undef STEP
         a += inner;
         b += b_inner;
     }
-    PUT(0)
-    PUT(1)
+    STRIPS(PUT)
 }
+#undef STRIPS
 
 static void NAME(direct)(int64_t rows, int64_t k, const T *a, int64_t outer, int64_t inner, const T *b, int64_t b_inner, T *c,
                          int64_t ldc, int accumulate)
 {
+    T aside[NAME(MR) * NAME(NR)];
     if (rows == NAME(MR)) {
-        NAME(whole_direct)(k, a, outer, inner, b, b_inner, c, ldc, accumulate);
+        NAME(rows_direct)(NAME(MR), k, a, outer, inner, b, b_inner, c, ldc, accumulate);
         return;
     }
-    for (; rows >= 2; rows -= 2, a += 2 * outer, c += 2 * ldc)
-        NAME(two_rows_direct)(k, a, outer, inner, b, b_inner, c, ldc, accumulate);
-    if (rows)
-        NAME(row_direct)(k, a, inner, b, b_inner, c, accumulate);
+    NAME(rows_direct)(rows, k, a, outer, inner, b, b_inner, aside, NAME(NR), 0);
+    for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < NAME(NR); ++j)
+            c[i * ldc + j] = accumulate ? c[i * ldc + j] + aside[i * NAME(NR) + j] : aside[i * NAME(NR) + j];
 }
 
-const JOIN(dg, kernel, SUFFIX) NAME(dg_kernel) = {QUOTE(ISA), NAME(MR), NAME(NR), NAME(micro), NAME(direct)};
+const JOIN(dg, kernel, SUFFIX) NAME(dg_kernel) = {QUOTE(ISA), NAME(MR), NAME(NR), NAME(micro), NAME(direct), NAME(one_row)};
 
 #undef JOIN_
 #undef JOIN

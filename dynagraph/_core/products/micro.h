@@ -30,6 +30,7 @@ enum {
     DG_KC = 256,       /* terms of a block: what is added up before it is added to the result */
     DG_MAX_MR = 16,    /* of all kernels */
     DG_MAX_NR = 64,
+    DG_STRIPS = 4,
     DG_BATCH_AXES = 8, /* leading axes of a dg_matrix */
 };
 
@@ -46,6 +47,9 @@ typedef struct dg_matrix {
     int64_t outer, inner;                                /* in elements */
     int64_t shape[DG_BATCH_AXES], strides[DG_BATCH_AXES]; /* likewise; stride 0: broadcast */
 } dg_matrix;
+
+/* of one batch element's matrix, in elements */
+int64_t dg_matrix_offset(const dg_matrix *matrix, int64_t batch);
 
 /* Writes a packed panel: to[p * width + i] = operand(first + i, start + p) for 0 <= p < k and 0 <= i < count, and 0 for
    count <= i < width.  i numbers rows of the left operand, or columns of the right one.  count >= 1; `to` is 64-byte aligned. */
@@ -67,6 +71,8 @@ typedef struct dg_matrix {
         /* the same for panels that are not packed: a(i, p) = a[i * a_outer + p * a_inner], i < rows <= mr; b(p, j) = b[p * b_inner + j] */ \
         void (*direct)(int64_t rows, int64_t k, const T *a, int64_t a_outer, int64_t a_inner, const T *b, int64_t b_inner, T *c,  \
                        int64_t ldc, int accumulate);                                                                              \
+        /* one row of DG_STRIPS panels of b that lie `strip` elements apart: c[s * nr + j] */                                     \
+        void (*one_row)(int64_t k, const T *a, int64_t a_inner, const T *b, int64_t b_inner, int64_t strip, T *c, int accumulate); \
     } dg_kernel_##suffix;                                                                                                         \
     const dg_kernel_##suffix *dg_kernel_of_##suffix(void); /* the best one for this processor */                                  \
     typedef struct dg_product_##suffix {                                                                                          \

@@ -28,7 +28,8 @@ static int matrix_of(PyArrayObject *array, int element, int outer, int inner, Py
 {
     const int ndim = PyArray_NDIM(array), batch = PyArray_NDIM(out) - 2, own = ndim - 2;
     const npy_intp size = PyArray_ITEMSIZE(array), *strides = PyArray_STRIDES(array);
-    *matrix = (dg_matrix){PyArray_DATA(array), element, batch, strides[ndim - outer] / size, strides[ndim - inner] / size};
+    *matrix = (dg_matrix){.data = PyArray_DATA(array), .element = (dg_element)element, .axes = batch,
+                          .outer = strides[ndim - outer] / size, .inner = strides[ndim - inner] / size};
     for (int axis = 0; axis < ndim; ++axis)
         if (strides[axis] % size)
             return 0;
@@ -79,7 +80,7 @@ static void finish_half(const void *context, int64_t batch, int64_t row, int64_t
 static int run(const dg_matrix *a, const dg_matrix *b, PyArrayObject *out, int element, int64_t batches, int64_t k, const void *kernel)
 {
     static const int32_t no_signals = 0;
-    dg_stop stop = {&no_signals, 0};
+    dg_stop stop = {.signals = &no_signals};
     const int ndim = PyArray_NDIM(out);
     const int64_t m = PyArray_DIM(out, ndim - 2), n = PyArray_DIM(out, ndim - 1), ld = n;
     PyThreadState *state = (double)batches * (double)m * (double)n * (double)k > KEEP_THE_GIL ? PyEval_SaveThread() : NULL;

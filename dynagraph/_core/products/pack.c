@@ -1,5 +1,6 @@
 /* Packing panels of matrices in memory. */
 #include "micro.h"
+#include "squares.h"
 
 #include <string.h>
 
@@ -37,7 +38,7 @@ uint16_t dg_to_bfloat16(float value)
     return (uint16_t)((from.bits + 0x7fff + (from.bits >> 16 & 1)) >> 16);
 }
 
-static int64_t batch_offset(const dg_matrix *matrix, int64_t batch)
+int64_t dg_matrix_offset(const dg_matrix *matrix, int64_t batch)
 {
     int64_t offset = 0;
     for (int axis = matrix->axes - 1; axis >= 0; --axis) {
@@ -49,12 +50,18 @@ static int64_t batch_offset(const dg_matrix *matrix, int64_t batch)
 
 #define T float
 #define SUFFIX f32
-#define SQUARE 4
+#define SMALL 4
+#define LARGE 8
+#define SMALL_SQUARE square4_f32
+#define LARGE_SQUARE square8_f32
 #include "pack_template.h"
 
 #define T double
 #define SUFFIX f64
-#define SQUARE 2
+#define SMALL 2
+#define LARGE 4
+#define SMALL_SQUARE square2_f64
+#define LARGE_SQUARE square4_f64
 #include "pack_template.h"
 
 /* -- half types: float32 within -- */
@@ -78,7 +85,7 @@ void dg_pack_matrix_f32(const void *operand, int64_t batch, int64_t first, int64
                         float *to)
 {
     const dg_matrix *matrix = operand;
-    const int64_t at = batch_offset(matrix, batch) + first * matrix->outer + start * matrix->inner;
+    const int64_t at = dg_matrix_offset(matrix, batch) + first * matrix->outer + start * matrix->inner;
     if (count < width)
         memset(to, 0, (size_t)(k * width) * sizeof *to);
     if (matrix->element == DG_F32)
@@ -93,7 +100,7 @@ void dg_pack_matrix_f64(const void *operand, int64_t batch, int64_t first, int64
                         double *to)
 {
     const dg_matrix *matrix = operand;
-    const int64_t at = batch_offset(matrix, batch) + first * matrix->outer + start * matrix->inner;
+    const int64_t at = dg_matrix_offset(matrix, batch) + first * matrix->outer + start * matrix->inner;
     if (count < width)
         memset(to, 0, (size_t)(k * width) * sizeof *to);
     pack_f64((const double *)matrix->data + at, matrix->outer, matrix->inner, count, k, width, to);
