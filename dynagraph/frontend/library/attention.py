@@ -30,9 +30,8 @@ def _register() -> None:
         register_function(getattr(functions, door.__name__), Door(door.__name__, door, calls_out=True))
 
 
-def _laid(shape: Shape, by_rows: bool) -> Shape:
-    *batch, heads, rows, columns = shape
-    return (*batch, rows, heads, columns) if by_rows else shape
+def _laid(shape: Shape, order: tuple[int, ...]) -> Shape:
+    return tuple(shape[k] for k in order)
 
 
 def _called(b: Builder, function: Any, args: Sequence[Any], shapes: Sequence[Shape]) -> tuple[Node, ...]:

@@ -30,57 +30,61 @@ def are_numpys(*arrays: Any) -> bool:
 
 
 def attention(
-    q: Any, k: Any, v: Any, mask: Any, seed: Any, offset: Any, scale: Any, causal: bool, dropout: Any, by_rows: bool,
-    out: Results | None = None,
+    q: Any, k: Any, v: Any, mask: Any, seed: Any, offset: Any, scale: Any, causal: bool, dropout: Any,
+    order: tuple[int, ...], out: Results | None = None,
 ) -> tuple[Any, Any]:
     """``softmax(q @ k.T * scale + mask) @ v`` of each head, and log-sum-exps.
 
     Operands are (batch..., heads, rows, columns) of one dtype, float32 or float64; `k` and `v` may have fewer heads, each for as many
     of the queries'.  A mask broadcasts to (batch..., heads, rows, keys): where it is bool, True is what counts; else it is added.
     `causal`: key j counts for row i if j <= i.  What no key counts for is 0.  `dropout`: the probability with which a weight is zeroed;
-    its word in the Philox stream from `seed` and `offset` is the one of its number in C order.  `by_rows`: the result is an array
-    (batch..., rows, heads, columns) in memory, and given so.  `out`: arrays for results, by number.
+    its word in the Philox stream from `seed` and `offset` is the one of its number in C order.  `order`: of axes in which
+    the result lies in memory, and is given.  `out`: arrays for results, by number.
     """
     scale, dropout = float(scale), float(dropout)
     if not are_numpys(q, k, v, mask):
         result, sums = whole_attention(q, k, v, mask, kept(q, k, seed, offset, dropout), scale, causal)
-        return (np.swapaxes(result, -3, -2) if by_rows else result), sums
+        return result.transpose(order), sums
     given = out or {}
-    result = given[0] if 0 in given else _new((*q.shape[:-1], v.shape[-1]), q.dtype, by_rows)
+    result = given[0] if 0 in given else _new((*q.shape[:-1], v.shape[-1]), q.dtype, order)
     sums = given[1] if 1 in given else np.empty(q.shape[:-1], q.dtype)
     arrays = [_behaved(a) for a in (q, k, v, mask)]
-    _dispatch.attention(*arrays, seed, offset, _as_heads(result, by_rows), sums, scale, causal, dropout)
+    _dispatch.attention(*arrays, seed, offset, _turned_back(result, order), sums, scale, causal, dropout)
     return result, sums
 
 
 def attention_gradient(
     q: Any, k: Any, v: Any, mask: Any, seed: Any, offset: Any, result: Any, sums: Any, g: Any, scale: Any, causal: bool, dropout: Any,
-    by_rows: bool, out: Results | None = None,
+    order: tuple[int, ...], out: Results | None = None,
 ) -> tuple[Any, Any, Any]:
     """The gradients by `q`, `k` and `v` from `g`, that by the result: (batch..., heads, rows, columns), as `result` is here.
 
-    `by_rows`: they are arrays (batch..., rows, heads, columns) in memory, and given so.
+    `order`: of axes in which they lie in memory, and are given.
     """
     scale, dropout = float(scale), float(dropout)
     if not are_numpys(q, k, v, mask, result, sums, g):
         found = whole_gradient(q, k, v, mask, kept(q, k, seed, offset, dropout), g, scale, causal)
-        return tuple(np.swapaxes(a, -3, -2) for a in found) if by_rows else found  # type: ignore[return-value]
+        return tuple(a.transpose(order) for a in found)  # type: ignore[return-value]
     given = out or {}
-    by = [given[n] if n in given else _new(a.shape, a.dtype, by_rows) for n, a in enumerate((q, k, v))]
+    by = [given[n] if n in given else _new(a.shape, a.dtype, order) for n, a in enumerate((q, k, v))]
     arrays = [_behaved(a) for a in (q, k, v, mask)]
     others = [_behaved(a) for a in (result, sums, g)]
-    heads = [_as_heads(a, by_rows) for a in by]
+    heads = [_turned_back(a, order) for a in by]
     _dispatch.attention_gradient(*arrays, seed, offset, *others, *heads, scale, causal, dropout)
     return by[0], by[1], by[2]
 
 
-def _new(shape: tuple[int, ...], dtype: np.dtype, by_rows: bool) -> Any:
-    *batch, heads, rows, columns = shape
-    return np.empty((*batch, rows, heads, columns) if by_rows else shape, dtype)
+def _new(shape: tuple[int, ...], dtype: np.dtype, order: tuple[int, ...]) -> Any:
+    return np.empty([shape[k] for k in order], dtype)
 
 
-def _as_heads(array: Any, by_rows: bool) -> Any:
-    return np.swapaxes(array, -3, -2) if by_rows else array
+def inverse(order: tuple[int, ...]) -> tuple[int, ...]:
+    """The order that turns axes back."""
+    return tuple(order.index(k) for k in range(len(order)))
+
+
+def _turned_back(array: Any, order: tuple[int, ...]) -> Any:
+    return array.transpose(inverse(order))
 
 
 def _behaved(array: Any) -> Any:
@@ -169,6 +173,6 @@ def default_scale(width: int) -> float:
 
 
 __all__ = [
-    "are_numpys", "attention", "attention_gradient", "default_scale", "kept", "shared", "weights_of", "whole_attention",
+    "are_numpys", "attention", "attention_gradient", "default_scale", "inverse", "kept", "shared", "weights_of", "whole_attention",
     "whole_gradient",
 ]  # fmt: skip

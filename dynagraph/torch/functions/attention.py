@@ -15,6 +15,7 @@ from dynagraph.torch.core.attention import (
     attention,
     attention_gradient,
     default_scale,
+    inverse,
     kept,
     weights_of,
     whole_attention,
@@ -29,7 +30,7 @@ from dynagraph.torch.core.tensor import Tensor, apply, wrap
 from dynagraph.torch.core.terms import ArrayTerm
 from dynagraph.torch.functions.activations import in_single
 from dynagraph.torch.functions.arithmetic import add, mul
-from dynagraph.torch.functions.common import cast, check_tensor, function
+from dynagraph.torch.functions.common import NAMESPACES, cast, check_tensor, function
 from dynagraph.torch.functions.diagonals import repeat_interleave
 from dynagraph.torch.functions.dropout import dropout
 from dynagraph.torch.functions.indexing import MASKED_FILL
@@ -59,9 +60,10 @@ def _others(operands: Any, masked: bool, random: bool) -> tuple[Any, Any, Any]:
     return operands[3] if masked else None, seed, offset
 
 
-def _lies_by_rows(q: Any) -> bool:
-    """Whether the heads of a row lie beside one another, as where they are parts of it: then those of results do."""
-    return q.strides[-3] < q.strides[-2] and q.shape[-2] > 1  # type: ignore[no-any-return]
+def _order_of(q: Any) -> tuple[int, ...]:
+    """The order in which the axes of queries lie in memory, columns last: that of results, too."""
+    strides = q.strides
+    return (*sorted(range(q.ndim - 1), key=lambda k: -strides[k]), q.ndim - 1)
 
 
 def _attention(*operands: Any, masked: bool, random: bool, scale: float, causal: bool, dropout: float) -> tuple[Any, Any]:
@@ -72,10 +74,9 @@ def _attention(*operands: Any, masked: bool, random: bool, scale: float, causal:
     if masked and mask.dtype.kind != "b":
         mask = mask.astype(q.dtype, copy=False)
     if are_numpys(q, k, v, mask):
-        by_rows = _lies_by_rows(q)
-        result, sums = attention(q, k, v, mask, seed, offset, scale, causal, dropout, by_rows)
-        if by_rows:
-            result = np.swapaxes(result, -3, -2)
+        order = _order_of(q)
+        result, sums = attention(q, k, v, mask, seed, offset, scale, causal, dropout, order)
+        result = result.transpose(inverse(order))
     else:
         result, sums = whole_attention(q, k, v, mask, kept(q, k, seed, offset, dropout), scale, causal)
     return result.astype(given, copy=False), sums
@@ -94,10 +95,9 @@ def _attention_vjp(d: Any, g: Any) -> Any:
     scale, causal, dropout, by = about["scale"], about["causal"], about["dropout"], g[0].array
     if are_numpys(q, k, v, mask, by):
         result, sums = (term.array for term in d.outs)
-        by_rows = _lies_by_rows(q)
-        found = attention_gradient(q, k, v, mask, seed, offset, result, sums, by, scale, causal, dropout, by_rows)
-        if by_rows:
-            found = tuple(np.swapaxes(a, -3, -2) for a in found)
+        order = _order_of(q)
+        found = attention_gradient(q, k, v, mask, seed, offset, result, sums, by, scale, causal, dropout, order)
+        found = tuple(a.transpose(inverse(order)) for a in found)
     else:
         found = whole_gradient(q, k, v, mask, kept(q, k, seed, offset, dropout), by, scale, causal)
     return *map(ArrayTerm, found), *nothing
@@ -318,14 +318,29 @@ def _check_ranks(q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None, mask: 
     return ndim == 3
 
 
-def _additive(mask: Tensor | None, name: str, target: dtypes.dtype) -> Tensor | None:
-    """A mask as what is added to scores: minus infinity where a mask of bools is True."""
+def canonical_mask(
+    mask: Tensor | None, mask_name: str, target_type: dtypes.dtype, other: Tensor | None = None, other_name: str = ""
+) -> Tensor | None:
+    """A mask as what is added to scores: minus infinity where a mask of bools is True.  `other`: a mask that should be of its dtype."""
     if mask is None:
         return None
     kind = mask._array.dtype.kind
     if kind not in "bfV":
-        raise AssertionError(f"only bool and floating types of {name} are supported")
-    return mask if kind != "b" else wrap(np.where(mask._array, -np.inf, 0).astype(target.numpy))
+        raise AssertionError(f"only bool and floating types of {mask_name} are supported")
+    if other is not None and other.dtype is not mask.dtype:
+        warnings.warn(
+            f"Support for mismatched {mask_name} and {other_name} is deprecated. Use same type for both instead.", stacklevel=3
+        )
+    if kind != "b":
+        return mask
+    zeros = library_of_array(mask._array).zeros(mask._array.shape, target_type.numpy)
+    return apply(MASKED_FILL, wrap(zeros), wrap(put_beside(np.asarray(-np.inf, target_type.numpy), zeros)), mask)
+
+
+def causal_mask(size: int, device: Any = None, dtype: Any = None) -> Tensor:
+    """Minus infinity above the diagonal, else 0."""
+    full, triu = NAMESPACES["torch"]["full"], NAMESPACES["torch"]["triu"]
+    return triu(full((size, size), -math.inf, dtype=dtype, device=device), diagonal=1)  # type: ignore[no-any-return]
 
 
 def _projected(
@@ -424,18 +439,14 @@ def multi_head_attention_forward(
         key_padding_mask = None if key_padding_mask is None else unsqueeze(key_padding_mask, 0)
     rows, batch, width = q._array.shape
     columns = k._array.shape[0]
-    if key_padding_mask is not None and attn_mask is not None and key_padding_mask.dtype is not attn_mask.dtype:
-        warnings.warn(
-            "Support for mismatched key_padding_mask and attn_mask is deprecated. Use same type for both instead.", stacklevel=2
-        )
-    padding = _additive(key_padding_mask, "key_padding_mask", q.dtype)
+    padding = canonical_mask(key_padding_mask, "key_padding_mask", q.dtype, attn_mask, "attn_mask")
     if is_causal and attn_mask is None:
         raise RuntimeError(
             "Need attn_mask if specifying the is_causal hint. You may use the Transformer module method "
             "`generate_square_subsequent_mask` to create this mask."
         )
     by_hint = is_causal and padding is None and not need_weights
-    mask = None if by_hint else _additive(attn_mask, "attn_mask", q.dtype)
+    mask = None if by_hint else canonical_mask(attn_mask, "attn_mask", q.dtype)
     if width != embed_dim_to_check:
         raise AssertionError(f"was expecting embedding dimension of {embed_dim_to_check}, but got {width}")
     size = width // num_heads
@@ -488,4 +499,4 @@ def multi_head_attention_forward(
     return result, weights
 
 
-__all__ = ["scaled_dot_product_attention"]
+__all__ = ["canonical_mask", "causal_mask", "scaled_dot_product_attention"]
