@@ -78,6 +78,8 @@ static void NAME(meet_again)(const NAME(plan) *p, const NAME(backward) *s, int64
         p->lanes->slope(seen, nr, weights, slopes, ld, s->less + i);
         if (a->dropout > 0)
             p->lanes->multiply(seen, nr, weights, ld, s->factors, nr);
+        NAME(clear_lanes)(weights, ld, seen, queries - i, nr);
+        NAME(clear_lanes)(slopes, ld, seen, queries - i, nr);
         for (int64_t j = seen; j < keys; ++j) {
             memset(weights + j * ld, 0, (size_t)nr * sizeof(T));
             memset(slopes + j * ld, 0, (size_t)nr * sizeof(T));

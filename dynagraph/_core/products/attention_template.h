@@ -111,9 +111,16 @@ static int64_t NAME(score)(const NAME(plan) *p, int64_t batch, int64_t head, int
     return keys;
 }
 
+/* zeros where there are no queries */
+static void NAME(clear_lanes)(T *tile, int64_t ld, int64_t keys, int64_t queries, int64_t nr)
+{
+    for (int64_t j = 0; queries < nr && j < keys; ++j)
+        memset(tile + j * ld + queries, 0, (size_t)(nr - queries) * sizeof(T));
+}
+
 /* 1 / (1 - p) where a weight stays, else 0 */
 static void NAME(keep)(const dg_attention *a, int64_t batch, int64_t head, int64_t query, int64_t queries, int64_t key, int64_t keys,
-                       T *factors, int64_t ld)
+                       T *factors, int64_t nr)
 {
     const double kept = 1 - a->dropout, bound = __builtin_rint(kept * 0x1p32);
     const uint64_t threshold = bound <= 0 ? 0 : (uint64_t)bound;
@@ -123,8 +130,9 @@ static void NAME(keep)(const dg_attention *a, int64_t batch, int64_t head, int64
         const uint64_t first = (((uint64_t)batch * a->heads + head) * a->rows + query + i) * a->keys + key;
         philox(a->seed, a->offset + first / 4, (first % 4 + keys + 3) / 4, words);
         for (int64_t j = 0; j < keys; ++j)
-            factors[j * ld + i] = words[first % 4 + j] < threshold ? factor : 0;
+            factors[j * nr + i] = words[first % 4 + j] < threshold ? factor : 0;
     }
+    NAME(clear_lanes)(factors, nr, keys, queries, nr);
 }
 
 /* -- forward ------------------------------------------------------------------------------------------------------------------- */
