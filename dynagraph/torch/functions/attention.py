@@ -30,6 +30,7 @@ from dynagraph.torch.core.tensor import Tensor, apply, wrap
 from dynagraph.torch.core.terms import ArrayTerm
 from dynagraph.torch.functions.activations import in_single
 from dynagraph.torch.functions.arithmetic import add, mul
+from dynagraph.torch.functions.causal_bias import CausalBias
 from dynagraph.torch.functions.common import NAMESPACES, cast, check_tensor, function
 from dynagraph.torch.functions.diagonals import repeat_interleave
 from dynagraph.torch.functions.dropout import dropout
@@ -233,16 +234,21 @@ def _later(rows: int, columns: int) -> Any:
     return np.arange(columns) > np.arange(rows)[:, None]
 
 
-def _attended(scores: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool, p: float) -> Tensor:
+def attended_where(scores: Tensor, mask: Tensor) -> Tensor:
+    """Scores where a mask is True, else minus infinity."""
     hidden = wrap(put_beside(np.asarray(-np.inf, scores._array.dtype), scores._array))
+    return apply(MASKED_FILL, scores, hidden, wrap(_broadcast(~mask._array, scores)))
+
+
+def _attended(scores: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool, p: float) -> Tensor:
     if mask is not None:
         if mask._array.dtype.kind == "b":
-            scores = apply(MASKED_FILL, scores, hidden, wrap(_broadcast(~mask._array, scores)))
+            scores = attended_where(scores, mask)
         else:
             _broadcast(mask._array, scores)
             scores = add(scores, cast(mask, scores.dtype))
     if is_causal:
-        scores = apply(MASKED_FILL, scores, hidden, wrap(put_beside(_later(*scores._array.shape[-2:]), scores._array)))
+        scores = attended_where(scores, wrap(put_beside(~_later(*scores._array.shape[-2:]), scores._array)))
     weights = apply(WEIGHTS, scores, axis=(scores._array.ndim - 1,))
     return matmul(dropout(weights, p) if p > 0 else weights, v)
 
@@ -273,6 +279,10 @@ def scaled_dot_product_attention(
     q, k, v = (check_tensor(t, "scaled_dot_product_attention", n, j) for j, (t, n) in enumerate(
         ((query, "query"), (key, "key"), (value, "value")), 1
     ))  # fmt: skip
+    if isinstance(attn_mask, CausalBias):
+        if is_causal:
+            raise ValueError("CausalBias should not be used with causal=True")
+        attn_mask, is_causal = attn_mask.as_mask()
     _check_attention(q, k, v, attn_mask, dropout_p)
     factor = scale
     if factor is None:
@@ -499,4 +509,4 @@ def multi_head_attention_forward(
     return result, weights
 
 
-__all__ = ["canonical_mask", "causal_mask", "scaled_dot_product_attention"]
+__all__ = ["ATTENTION", "WEIGHTS", "attended_where", "canonical_mask", "causal_mask", "scaled_dot_product_attention"]
