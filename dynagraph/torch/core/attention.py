@@ -120,8 +120,8 @@ def weights_of(scores: Any) -> tuple[Any, Any]:
     top = ufunc_reduce(np.maximum, scores, axis=-1, keepdims=True)
     masked = top == -np.inf
     shares = np.exp(scores - np.where(masked, scores.dtype.type(0), top))
-    total = ufunc_reduce(np.add, shares, axis=-1, keepdims=True)
-    return shares / np.where(masked, scores.dtype.type(1), total), (top + np.log(total))[..., 0]
+    total = np.where(masked, scores.dtype.type(1), ufunc_reduce(np.add, shares, axis=-1, keepdims=True))
+    return shares / total, (top + np.log(total))[..., 0]
 
 
 def _scores(q: Any, k: Any, mask: Any, scale: float, causal: bool) -> Any:
