@@ -345,6 +345,9 @@ def attention_gradient(
 def product_kernels() -> list[tuple[str, int, int]]:
     """The instruction sets that this processor has kernels for, the best one first, with the rows and columns of a float32 tile."""
 
+def new_array(shape: Sequence[int], dtype: Any, /) -> Any:
+    """An array without values, in recycled memory where it is large: it has no page faults then."""
+
 def pool_stats() -> dict[str, int]:
     """Bytes `kept`, `in_use` and the `limit` of bytes kept; blocks `taken`, and `recycled` ones among them."""
 

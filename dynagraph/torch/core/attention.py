@@ -75,7 +75,7 @@ def attention_gradient(
 
 
 def _new(shape: tuple[int, ...], dtype: np.dtype, order: tuple[int, ...]) -> Any:
-    return np.empty([shape[k] for k in order], dtype)
+    return _dispatch.new_array([shape[k] for k in order], dtype)
 
 
 def inverse(order: tuple[int, ...]) -> tuple[int, ...]:
