@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from os import PathLike
 from types import CellType, FunctionType, MethodType
@@ -341,6 +341,12 @@ def attention_gradient(
     causal: bool, dropout: float, /,
 ) -> None:
     """Writes the gradients by `q`, `k` and `v` to those arrays that are not None, from `g`, that by the result."""
+
+def own_matmul(otherwise: Callable[..., Any], module: str, /) -> Callable[[Any, Any], Any]:
+    """``matmul(a, b)``: multiplies NumPy's float matrices as `multiply` does, and calls `otherwise` with all other operands."""
+
+def use_own_products(flag: bool, /) -> None:
+    """Whether what `own_matmul` made multiplies anything, or leaves all to the other function."""
 
 def product_kernels() -> list[tuple[str, int, int]]:
     """The instruction sets that this processor has kernels for, the best one first, with the rows and columns of a float32 tile."""

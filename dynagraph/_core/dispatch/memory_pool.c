@@ -217,8 +217,6 @@ PyObject *dg_new_array(PyArray_Descr *descr, int ndim, const npy_intp *shape, si
     return array;
 }
 
-/* -- fork ------------------------------------------------------------------------------------------------------------------ */
-
 /* new_array(shape, dtype) */
 PyObject *dg_py_new_array(PyObject *module, PyObject *args)
 {
@@ -238,6 +236,8 @@ PyObject *dg_py_new_array(PyObject *module, PyObject *args)
     PyDimMem_FREE(shape.ptr);
     return made;
 }
+
+/* -- fork ------------------------------------------------------------------------------------------------------------------ */
 
 static void before_fork(void) { pthread_mutex_lock(&lock); }
 static void after_fork(void) { pthread_mutex_unlock(&lock); }

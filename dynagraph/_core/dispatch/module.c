@@ -211,6 +211,10 @@ static PyMethodDef methods[] = {
     {"attention_gradient", dg_py_attention_gradient, METH_VARARGS,
      "attention_gradient(q, k, v, mask, seed, offset, out, lse, g, dq, dk, dv, scale, causal, dropout), into those of the last three\n"
      "arrays that are not None"},
+    {"own_matmul", dg_own_matmul, METH_VARARGS,
+     "own_matmul(otherwise, module): a function that multiplies NumPy's float matrices as multiply does, and calls `otherwise` with\n"
+     "all other operands"},
+    {"use_own_products", dg_use_own_products, METH_O, "use_own_products(flag): whether what own_matmul made does so"},
     {"product_kernels", dg_product_kernels, METH_NOARGS,
      "product_kernels() -> (instruction set, rows, columns of a float32 tile) of each that this processor has, the best one first"},
     {"set_full_tracebacks", py_set_full_tracebacks, METH_O,

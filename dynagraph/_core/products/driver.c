@@ -12,7 +12,7 @@ enum {
     PARALLEL_TERMS = 1 << 19, /* products of fewer are the caller's own work: waking threads takes longer */
     PART_TERMS = 1 << 17,     /* parts are not smaller */
     ALIGNED = 16,             /* elements: a cache line at least */
-    DIRECT = 64,              /* an operand that is multiplied with no more rows or columns than that is not worth packing */
+    DIRECT = 112,             /* an operand that is multiplied with no more rows or columns than that is not worth packing */
 };
 
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }

@@ -280,6 +280,12 @@ int JOIN(dg_multiply, SUFFIX)(const dg_runtime *rt, const PRODUCT *product, dg_s
     const int64_t m = product->m, n = product->n, batches = product->batches;
     if (batches < 1 || m < 1 || n < 1)
         return 0;
+    if (n == 1 && m > 1 && product->c && product->ldc == 1 && !product->finish) { /* a column is computed as a row: tiles are wide */
+        PRODUCT turned = *product;
+        turned.m = 1, turned.n = m, turned.ldc = m;
+        turned.pack_a = product->pack_b, turned.a = product->b, turned.pack_b = product->pack_a, turned.b = product->a;
+        return JOIN(dg_multiply, SUFFIX)(rt, &turned, stop);
+    }
     const int64_t threads = (double)m * (double)n * (double)product->k * (double)batches < PARALLEL_TERMS ? 1 : rt->n_threads;
     int64_t columns, shared[2];
     NAME(choose_parts)(&plan, threads);

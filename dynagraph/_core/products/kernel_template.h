@@ -19,12 +19,12 @@ enum { NAME(LANES) = BYTES / sizeof(T), NAME(NR) = 2 * NAME(LANES), NAME(MR) = 0
 #define LANES NAME(LANES)
 
 #define DECLARE(i) V low##i = {0}, high##i = {0};
-#define PUT(i)                                                                                                                    \
-    if (accumulate) {                                                                                                             \
-        low##i = *(const V *)(c + i * ldc) + low##i;                                                                              \
-        high##i = *(const V *)(c + i * ldc + LANES) + high##i;                                                                    \
-    }                                                                                                                             \
-    *(V *)(c + i * ldc) = low##i;                                                                                                 \
+#define PUT(i)                                                                                                          \
+    if (accumulate) {                                                                                                   \
+        low##i = *(const V *)(c + i * ldc) + low##i;                                                                    \
+        high##i = *(const V *)(c + i * ldc + LANES) + high##i;                                                          \
+    }                                                                                                                   \
+    *(V *)(c + i * ldc) = low##i;                                                                                       \
     *(V *)(c + i * ldc + LANES) = high##i;
 
 static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, int accumulate)
@@ -36,11 +36,11 @@ static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, in
 #pragma GCC unroll 4
     for (int64_t p = 0; p < k; ++p) {
         const V low = *(const V *)b, high = *(const V *)(b + LANES);
-#define STEP(i)                                                                                                                   \
-    {                                                                                                                             \
-        const T left = a[i];                                                                                                      \
-        low##i += left * low;                                                                                                     \
-        high##i += left * high;                                                                                                   \
+#define STEP(i)                                                                                                         \
+    {                                                                                                                   \
+        const T left = a[i];                                                                                            \
+        low##i += left * low;                                                                                           \
+        high##i += left * high;                                                                                         \
     }
         DG_ROWS(STEP)
 #undef STEP
@@ -60,11 +60,11 @@ static inline __attribute__((always_inline)) void NAME(rows_direct)(int64_t rows
     DG_ROWS(DECLARE)
     for (int64_t p = 0; p < k; ++p) {
         const V low = *(const V *)b, high = *(const V *)(b + LANES);
-#define STEP(i)                                                                                                                   \
-    {                                                                                                                             \
-        const T left = a[place##i];                                                                                               \
-        low##i += left * low;                                                                                                     \
-        high##i += left * high;                                                                                                   \
+#define STEP(i)                                                                                                         \
+    {                                                                                                                   \
+        const T left = a[place##i];                                                                                     \
+        low##i += left * low;                                                                                           \
+        high##i += left * high;                                                                                         \
     }
         DG_ROWS(STEP)
 #undef STEP
@@ -82,8 +82,8 @@ static void NAME(one_row)(int64_t k, const T *a, int64_t inner, const T *b, int6
     STRIPS(DECLARE)
     for (int64_t p = 0; p < k; ++p) {
         const T left = *a;
-#define STEP(s)                                                                                                                   \
-    low##s += left * *(const V *)(b + s * strip);                                                                                 \
+#define STEP(s)                                                                                                         \
+    low##s += left * *(const V *)(b + s * strip);                                                                       \
     high##s += left * *(const V *)(b + s * strip + LANES);
         STRIPS(STEP)
 #undef STEP

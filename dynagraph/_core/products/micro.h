@@ -53,41 +53,41 @@ int64_t dg_matrix_offset(const dg_matrix *matrix, int64_t batch);
 
 /* Writes a packed panel: to[p * width + i] = operand(first + i, start + p) for 0 <= p < k and 0 <= i < count, and 0 for
    count <= i < width.  i numbers rows of the left operand, or columns of the right one.  count >= 1; `to` is 64-byte aligned. */
-#define DG_DECLARE_PRODUCT(suffix, T)                                                                                             \
-    typedef void (*dg_pack_##suffix)(const void *operand, int64_t batch, int64_t first, int64_t count, int64_t start, int64_t k,  \
-                                     int64_t width, T *to);                                                                       \
-    /* the operand is a `const dg_matrix *` */                                                                                    \
-    void dg_pack_matrix_##suffix(const void *operand, int64_t batch, int64_t first, int64_t count, int64_t start, int64_t k,      \
-                                 int64_t width, T *to);                                                                           \
-    /* A complete tile of the result, of `rows` x `columns` elements, whose first is (row, column): tile[i * ld + j]. */          \
-    typedef void (*dg_finish_##suffix)(const void *context, int64_t batch, int64_t row, int64_t column, int64_t rows,             \
-                                       int64_t columns, T *tile, int64_t ld);                                                     \
-    typedef struct dg_kernel_##suffix {                                                                                           \
-        const char *isa;                                                                                                          \
-        int32_t mr, nr;                                                                                                           \
+#define DG_DECLARE_PRODUCT(suffix, T)                                                                                   \
+    typedef void (*dg_pack_##suffix)(const void *operand, int64_t batch, int64_t first, int64_t count, int64_t start, int64_t k, \
+                                     int64_t width, T *to);                                                             \
+    /* the operand is a `const dg_matrix *` */                                                                          \
+    void dg_pack_matrix_##suffix(const void *operand, int64_t batch, int64_t first, int64_t count, int64_t start, int64_t k, \
+                                 int64_t width, T *to);                                                                 \
+    /* A complete tile of the result, of `rows` x `columns` elements, whose first is (row, column): tile[i * ld + j]. */ \
+    typedef void (*dg_finish_##suffix)(const void *context, int64_t batch, int64_t row, int64_t column, int64_t rows,   \
+                                       int64_t columns, T *tile, int64_t ld);                                           \
+    typedef struct dg_kernel_##suffix {                                                                                 \
+        const char *isa;                                                                                                \
+        int32_t mr, nr;                                                                                                 \
         /* c[i * ldc + j] = (accumulate ? c[i * ldc + j] : 0) + sum over p of a[p * mr + i] * b[p * nr + j], for all i < mr, j < nr; */ \
-        /* panels are aligned to the size of an element */                                                                        \
-        void (*micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, int accumulate);                                      \
+        /* panels are aligned to the size of an element */                                                              \
+        void (*micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, int accumulate);                            \
         /* the same for panels that are not packed: a(i, p) = a[i * a_outer + p * a_inner], i < rows <= mr; b(p, j) = b[p * b_inner + j] */ \
-        void (*direct)(int64_t rows, int64_t k, const T *a, int64_t a_outer, int64_t a_inner, const T *b, int64_t b_inner, T *c,  \
-                       int64_t ldc, int accumulate);                                                                              \
-        /* one row of DG_STRIPS panels of b that lie `strip` elements apart: c[s * nr + j] */                                     \
+        void (*direct)(int64_t rows, int64_t k, const T *a, int64_t a_outer, int64_t a_inner, const T *b, int64_t b_inner, T *c, \
+                       int64_t ldc, int accumulate);                                                                    \
+        /* one row of DG_STRIPS panels of b that lie `strip` elements apart: c[s * nr + j] */                           \
         void (*one_row)(int64_t k, const T *a, int64_t a_inner, const T *b, int64_t b_inner, int64_t strip, T *c, int accumulate); \
-    } dg_kernel_##suffix;                                                                                                         \
-    const dg_kernel_##suffix *dg_kernel_of_##suffix(void); /* the best one for this processor */                                  \
-    typedef struct dg_product_##suffix {                                                                                          \
-        int64_t batches, m, n, k;                                                                                                 \
-        dg_pack_##suffix pack_a;                                                                                                  \
-        const void *a; /* what pack_a is given */                                                                                 \
-        dg_pack_##suffix pack_b;                                                                                                  \
-        const void *b;                                                                                                            \
-        T *c; /* c[batch * c_batch + i * ldc + j]; null: the tiles go to `finish` only.  No operand's memory. */                  \
-        int64_t ldc, c_batch;                                                                                                     \
-        dg_finish_##suffix finish; /* or null */                                                                                  \
-        const void *context;       /* what `finish` is given */                                                                   \
-        const dg_kernel_##suffix *kernel; /* null: the best one */                                                                \
-    } dg_product_##suffix;                                                                                                        \
-    /* 0; DG_NO_MEMORY; DG_STOPPED because of `stop`, with a result that is not complete */                                       \
+    } dg_kernel_##suffix;                                                                                               \
+    const dg_kernel_##suffix *dg_kernel_of_##suffix(void); /* the best one for this processor */                        \
+    typedef struct dg_product_##suffix {                                                                                \
+        int64_t batches, m, n, k;                                                                                       \
+        dg_pack_##suffix pack_a;                                                                                        \
+        const void *a; /* what pack_a is given */                                                                       \
+        dg_pack_##suffix pack_b;                                                                                        \
+        const void *b;                                                                                                  \
+        T *c; /* c[batch * c_batch + i * ldc + j]; null: the tiles go to `finish` only.  No operand's memory. */        \
+        int64_t ldc, c_batch;                                                                                           \
+        dg_finish_##suffix finish; /* or null */                                                                        \
+        const void *context;       /* what `finish` is given */                                                         \
+        const dg_kernel_##suffix *kernel; /* null: the best one */                                                      \
+    } dg_product_##suffix;                                                                                              \
+    /* 0; DG_NO_MEMORY; DG_STOPPED because of `stop`, with a result that is not complete */                             \
     int dg_multiply_##suffix(const dg_runtime *rt, const dg_product_##suffix *product, dg_stop *stop);
 
 enum { DG_NO_MEMORY = 12 };

@@ -36,7 +36,7 @@ SQUARE_FUNCTION() square2_f64(const double *from, int64_t outer, int64_t width, 
 typedef float vector8f __attribute__((vector_size(32), aligned(4), may_alias));
 SQUARE_FUNCTION(DG_AVX2) four_columns_f32(const float *from, int64_t outer, int64_t width, float *to)
 {
-#define ROW(i)                                                                                                                    \
+#define ROW(i)                                                                                                          \
     __builtin_shufflevector(*(const vector4f *)(from + i * outer), *(const vector4f *)(from + (i + 4) * outer), 0, 1, 2, 3, 4, 5, 6, 7)
     const vector8f a = ROW(0), b = ROW(1), c = ROW(2), d = ROW(3);
 #undef ROW
