@@ -3,8 +3,8 @@
     python benchmarks/attention.py [--threads 2] [--rounds 15] [--only causal] [--json out.json] [--no-memory]
 
 Everything but memory is measured in this one process, the contenders in turn; figures are medians.  Memory is the most that a
-process of its own held during two calls beyond what it held before, one process for each contender.  torch is left out where it is not
-installed.
+process of its own held during two calls beyond what it held before, one process for each contender.  torch is left out where it is
+not installed.
 """
 
 from __future__ import annotations
@@ -164,7 +164,8 @@ def main() -> None:
                 found[contender]["peak_mb"] = peak_memory(name, contender, options.threads)  # type: ignore[assignment]
         for contender, row in found.items():
             memory = "" if row.get("peak_mb") is None else f"  peak {row['peak_mb']:7.1f} MB"
-            print(f"{name:18} {contender:20} {row['median_s'] * 1e3:9.3f} ms, at least {row['least_s'] * 1e3:9.3f}{memory}", flush=True)
+            times = f"{row['median_s'] * 1e3:9.3f} ms, at least {row['least_s'] * 1e3:9.3f}"
+            print(f"{name:18} {contender:20} {times}{memory}", flush=True)
     if options.json:
         Path(options.json).write_text(json.dumps({"threads": options.threads, "results": results}, indent=1))
 

@@ -332,8 +332,9 @@ def attention(
 ) -> None:
     """Writes ``softmax(q @ k.T * scale + mask) @ v`` to `out`, and the logarithms of the sums of exponentials to `lse`.
 
-    All are float32 or float64 arrays (batch..., heads, rows, columns), `lse` without columns; heads of `k` and `v` may be fewer.  A
-    mask broadcasts; where it is bool, True is what counts.  With `dropout` two arrays of a uint64 say where the Philox stream begins.
+    All are float32 or float64 arrays (batch..., heads, rows, columns), `lse` without columns; heads of `k` and `v` may be fewer.
+    A mask broadcasts; where it is bool, True is what counts.  With `dropout` two arrays of a uint64 say where the Philox stream
+    begins.
     """
 
 def attention_gradient(

@@ -1,15 +1,16 @@
 /* Attention as one program over tiles, forward and backward, in memory that does not grow with rows * keys.
 
-   Queries lie in the lanes of vectors and keys below one another, so that a tile of scores is a product of rows of keys, as they are
-   in memory, and of packed columns of queries; maxima and sums over keys go from row to row of a tile, without any work across lanes;
-   and the weights are at once the right operand of the product with the values.  All products are `direct` ones of the micro-kernels.
+   Queries lie in the lanes of vectors and keys below one another, so that a tile of scores is a product of rows of keys, as they
+   are in memory, and of packed columns of queries; maxima and sums over keys go from row to row of a tile, without any work across
+   lanes; and the weights are at once the right operand of the product with the values.  All products are `direct` ones of the
+   micro-kernels.
 
-   Forward: for each tile of queries, the keys tile by tile, with a running maximum and sum (Milakov and Gimelshein, "Online normalizer
-   calculation for softmax", 2018; Dao et al., "FlashAttention", 2022).  The logarithm of the sum of exponentials is stored for each row;
-   backward makes the weights of a tile again from it.
+   Forward: for each tile of queries, the keys tile by tile, with a running maximum and sum (Milakov and Gimelshein, "Online
+   normalizer calculation for softmax", 2018; Dao et al., "FlashAttention", 2022).  The logarithm of the sum of exponentials is
+   stored for each row; backward makes the weights of a tile again from it.
 
-   Bits: an element of the result goes through the tiles of keys in order, an element of a gradient through heads, tiles of queries and
-   tiles of keys.  Tiles depend on the instruction set alone, so the bits do not depend on the number of threads. */
+   Bits: an element of the result goes through the tiles of keys in order, an element of a gradient through heads, tiles of queries
+   and tiles of keys.  Tiles depend on the instruction set alone, so the bits do not depend on the number of threads. */
 #include "attention.h"
 
 #include <math.h>

@@ -6,7 +6,8 @@
 #define DG_DECLARE_LANES(suffix, T)                                                                                               \
     typedef struct dg_lanes_##suffix {                                                                                            \
         const char *isa;                                                                                                          \
-        void (*online)(int64_t keys, int64_t lanes, T *scores, int64_t ld, T *top, T *sum, T *acc, int64_t acc_ld, int64_t width); \
+        void (*online)(int64_t keys, int64_t lanes, T *scores, int64_t ld, T *top, T *sum, T *acc, int64_t acc_ld,                \
+                       int64_t width);                                                                                            \
         void (*weigh)(int64_t keys, int64_t lanes, T *scores, int64_t ld, const T *shift);                                        \
         void (*slope)(int64_t keys, int64_t lanes, const T *weights, T *by_weights, int64_t ld, const T *less);                   \
         void (*multiply)(int64_t keys, int64_t lanes, T *tile, int64_t ld, const T *factors, int64_t factors_ld);                 \

@@ -18,7 +18,8 @@ static extent with(extent e, int64_t heads, int64_t rows, int64_t columns)
     return e;
 }
 
-/* An array as one of this extent; of sizes 1 and of missing axes, where it `broadcasts`, each element counts as many.  0: it is none. */
+/* An array as one of this extent; of sizes 1 and of missing axes, where it `broadcasts`, each element counts as many.  0: it is
+   none. */
 static int as_tensor(PyObject *object, extent e, int type, int broadcasts, dg_tensor *t)
 {
     if (!PyArray_Check(object))
@@ -67,10 +68,10 @@ static int is_written(PyObject *object)
 
 static int number_of(PyObject *object, uint64_t *number)
 {
-    if (!PyArray_Check(object) || PyArray_TYPE((PyArrayObject *)object) != NPY_UINT64 || PyArray_SIZE((PyArrayObject *)object) != 1 ||
-        !PyArray_ISBEHAVED_RO((PyArrayObject *)object))
+    PyArrayObject *array = (PyArrayObject *)object;
+    if (!PyArray_Check(object) || PyArray_TYPE(array) != NPY_UINT64 || PyArray_SIZE(array) != 1 || !PyArray_ISBEHAVED_RO(array))
         return 0;
-    *number = *(const uint64_t *)PyArray_DATA((PyArrayObject *)object);
+    *number = *(const uint64_t *)PyArray_DATA(array);
     return 1;
 }
 
@@ -166,8 +167,8 @@ PyObject *dg_py_attention_gradient(PyObject *module, PyObject *args)
     extent e = {0};
     int type;
     if (!PyArg_ParseTuple(args, "O!O!O!OOOOOOOOOdpd:attention_gradient", &PyArray_Type, &arrays[0], &PyArray_Type, &arrays[1],
-                          &PyArray_Type, &arrays[2], &mask, &seed, &offset, &out, &lse, &g, &by[0], &by[1], &by[2], &a.scale, &a.causal,
-                          &a.dropout))
+                          &PyArray_Type, &arrays[2], &mask, &seed, &offset, &out, &lse, &g, &by[0], &by[1], &by[2], &a.scale,
+                          &a.causal, &a.dropout))
         return NULL;
     if (!read_attention(arrays, mask, seed, offset, out, lse, &e, &type, &a) ||
         !as_tensor(g, with(e, a.heads, a.rows, a.value_width), type, 0, &a.g))
@@ -175,7 +176,8 @@ PyObject *dg_py_attention_gradient(PyObject *module, PyObject *args)
     for (int k = 0; k < 3; ++k) {
         PyArrayObject *like = (PyArrayObject *)arrays[k];
         const npy_intp *shape = PyArray_DIMS(like) + e.axes - 3;
-        if (by[k] != Py_None && !(is_written(by[k]) && as_tensor(by[k], with(e, shape[0], shape[1], shape[2]), type, 0, gradients[k])))
+        const extent whole = with(e, shape[0], shape[1], shape[2]);
+        if (by[k] != Py_None && !(is_written(by[k]) && as_tensor(by[k], whole, type, 0, gradients[k])))
             return refused();
     }
     return run(dg_attention_gradient_f32, dg_attention_gradient_f64, type, &a);

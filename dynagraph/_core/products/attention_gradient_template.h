@@ -69,7 +69,8 @@ static void NAME(meet_again)(const NAME(plan) *p, const NAME(backward) *s, int64
     for (int64_t i = 0; i < depth; i += nr) {
         T *weights = s->weights + i, *slopes = s->slopes + i;
         const int64_t seen = NAME(score)(p, batch, head, query + i, key, keys, s->queries + i * a->width, k, &a->k, weights, ld);
-        NAME(multiplied)(p->kernel, seen, a->value_width, v, a->v.row, a->v.column, s->by_out + i * a->value_width, nr, slopes, ld, 0);
+        const T *by_out = s->by_out + i * a->value_width;
+        NAME(multiplied)(p->kernel, seen, a->value_width, v, a->v.row, a->v.column, by_out, nr, slopes, ld, 0);
         p->lanes->weigh(seen, nr, weights, ld, s->shift + i);
         if (a->dropout > 0) {
             NAME(keep)(a, batch, head, query + i, least(nr, queries - i), key, seen, s->factors, nr);
@@ -93,7 +94,8 @@ static void NAME(meet_again)(const NAME(plan) *p, const NAME(backward) *s, int64
         NAME(multiplied)(p->kernel, keys, depth, s->weights, ld, 1, s->by_out_rows + d, p->whole_value_width, by_values + d,
                          p->whole_value_width, 1);
     for (int64_t d = 0; d < p->whole_width; d += nr)
-        NAME(multiplied)(p->kernel, keys, depth, s->slopes, ld, 1, s->query_rows + d, p->whole_width, by_keys + d, p->whole_width, 1);
+        NAME(multiplied)(p->kernel, keys, depth, s->slopes, ld, 1, s->query_rows + d, p->whole_width, by_keys + d, p->whole_width,
+                         1);
 }
 
 static void NAME(put_by_queries)(const NAME(plan) *p, const NAME(backward) *s, int64_t batch, int64_t head, int64_t query,
@@ -104,7 +106,8 @@ static void NAME(put_by_queries)(const NAME(plan) *p, const NAME(backward) *s, i
     T *to = NAME(start)(a, &a->dq, batch, head) + query * a->dq.row;
     p->lanes->scale(p->panels * nr * a->width, s->by_queries, (T)a->scale);
     for (int64_t first = 0; first < queries; first += nr)
-        NAME(put_columns)(s->by_queries + first * a->width, nr, least(nr, queries - first), a->width, s->rows, &a->dq, to + first * a->dq.row);
+        NAME(put_columns)(s->by_queries + first * a->width, nr, least(nr, queries - first), a->width, s->rows, &a->dq,
+                          to + first * a->dq.row);
 }
 
 static void NAME(put_rows)(const LANES *lanes, const dg_attention *a, const dg_tensor *t, int64_t batch, int64_t head, int64_t key,
@@ -124,8 +127,8 @@ static void NAME(put_rows)(const LANES *lanes, const dg_attention *a, const dg_t
 }
 
 /* The gradients that come of queries `query` to `end` of heads that share keys, and the keys `key` to `last`. */
-static void NAME(gradients)(const NAME(plan) *p, const NAME(backward) *s, int64_t batch, int64_t head, int64_t heads, int64_t query,
-                            int64_t end, int64_t key, int64_t last)
+static void NAME(gradients)(const NAME(plan) *p, const NAME(backward) *s, int64_t batch, int64_t head, int64_t heads,
+                            int64_t query, int64_t end, int64_t key, int64_t last)
 {
     const dg_attention *a = p->a;
     const int64_t tile = p->panels * p->nr, span = last - key, shared = head / a->shared;
@@ -163,8 +166,8 @@ static void NAME(backward_range)(void *const *buffers, const int64_t *sizes, int
         if (p->by_queries && p->by_keys) { /* all of the heads that share keys */
             NAME(gradients)(p, &s, item / groups, item % groups * a->shared, a->shared, 0, a->rows, 0, a->keys);
         } else if (p->by_keys) { /* a tile of keys */
-            const int64_t unit = item / key_tiles, key = item % key_tiles * KEYS;
-            NAME(gradients)(p, &s, unit / groups, unit % groups * a->shared, a->shared, 0, a->rows, key, least(key + KEYS, a->keys));
+            const int64_t unit = item / key_tiles, key = item % key_tiles * KEYS, last = least(key + KEYS, a->keys);
+            NAME(gradients)(p, &s, unit / groups, unit % groups * a->shared, a->shared, 0, a->rows, key, last);
         } else { /* a tile of queries */
             const int64_t unit = item / p->tiles, query = item % p->tiles * tile;
             NAME(gradients)(p, &s, unit / a->heads, unit % a->heads, 1, query, least(query + tile, a->rows), 0, a->keys);
@@ -172,8 +175,8 @@ static void NAME(backward_range)(void *const *buffers, const int64_t *sizes, int
     }
 }
 
-/* Heads are as many parts as there are threads, or more: each computes all gradients at once.  Else tiles of keys and tiles of queries
-   are: scores are computed twice then.  The sums are the same ones in the same order. */
+/* If there are as many heads as threads, or more, they are the parts of the work: each computes all gradients at once.  Else tiles
+   of keys are, and then tiles of queries: scores are computed twice.  The sums are the same ones in the same order. */
 int JOIN(dg_attention_gradient, SUFFIX)(const dg_runtime *rt, const dg_attention *a, dg_stop *stop)
 {
     NAME(plan) p = NAME(planned)(a);
@@ -188,7 +191,8 @@ int JOIN(dg_attention_gradient, SUFFIX)(const dg_runtime *rt, const dg_attention
     if (by_keys) {
         p.by_keys = 1;
         p.scratch_bytes = NAME(backward_scratch)(&p, KEYS, NULL, &sizes);
-        status = on_threads(rt, NAME(backward_range), &p, &p.scratch, p.scratch_bytes, units * ((a->keys + KEYS - 1) / KEYS), stop);
+        const int64_t tiles = units * ((a->keys + KEYS - 1) / KEYS);
+        status = on_threads(rt, NAME(backward_range), &p, &p.scratch, p.scratch_bytes, tiles, stop);
     }
     if (a->dq.data && !status) {
         p.by_keys = 0, p.by_queries = 1;

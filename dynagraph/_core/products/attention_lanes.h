@@ -1,5 +1,5 @@
-/* The lanes of attention for one instruction set, of both dtypes.  Included with ISA, BYTES, and on x86 LARGER_f32 and LARGER_f64, the
-   instructions that give the larger numbers. */
+/* The lanes of attention for one instruction set, of both dtypes.  Included with ISA, BYTES, and on x86 LARGER_f32 and LARGER_f64,
+   the instructions that give the larger numbers. */
 #define T float
 #define SUFFIX f32
 #ifdef LARGER_f32

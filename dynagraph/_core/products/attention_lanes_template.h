@@ -1,6 +1,6 @@
 /* What attention does to tiles of scores, of one dtype for one instruction set.  Included with T, SUFFIX, ISA and BYTES as the
-   micro-kernels are.  Queries lie in lanes, keys below one another: element (key, query) of a tile is at tile[key * ld + query], and
-   `lanes` is a multiple of a vector.  Scores are logarithms to the base 2. */
+   micro-kernels are.  Queries lie in lanes, keys below one another: element (key, query) of a tile is at tile[key * ld + query],
+   and `lanes` is a multiple of a vector.  Scores are logarithms to the base 2. */
 #define JOIN_(a, b, c) a##_##b##_##c
 #define JOIN(a, b, c) JOIN_(a, b, c)
 #define NAME(what) JOIN(what, SUFFIX, ISA)

@@ -119,8 +119,8 @@ static void NAME(clear_lanes)(T *tile, int64_t ld, int64_t keys, int64_t queries
 }
 
 /* 1 / (1 - p) where a weight stays, else 0 */
-static void NAME(keep)(const dg_attention *a, int64_t batch, int64_t head, int64_t query, int64_t queries, int64_t key, int64_t keys,
-                       T *factors, int64_t nr)
+static void NAME(keep)(const dg_attention *a, int64_t batch, int64_t head, int64_t query, int64_t queries, int64_t key,
+                       int64_t keys, T *factors, int64_t nr)
 {
     const double kept = 1 - a->dropout, bound = __builtin_rint(kept * 0x1p32);
     const uint64_t threshold = bound <= 0 ? 0 : (uint64_t)bound;
@@ -135,7 +135,7 @@ static void NAME(keep)(const dg_attention *a, int64_t batch, int64_t head, int64
     NAME(clear_lanes)(factors, nr, keys, queries, nr);
 }
 
-/* -- forward ------------------------------------------------------------------------------------------------------------------- */
+/* -- forward ---------------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     T *queries, *acc, *scores, *factors, *top, *sum, *keys, *values, *rows;

@@ -23,10 +23,7 @@ Results = Mapping[int, Any]  # arrays that take results, by number
 
 def are_numpys(*arrays: Any) -> bool:
     """Whether all are NumPy's arrays, or None."""
-    for array in arrays:
-        if array is not None and type(array) is not np.ndarray:
-            return False
-    return True
+    return all(array is None or type(array) is np.ndarray for array in arrays)
 
 
 def attention(
@@ -35,11 +32,11 @@ def attention(
 ) -> tuple[Any, Any]:
     """``softmax(q @ k.T * scale + mask) @ v`` of each head, and log-sum-exps.
 
-    Operands are (batch..., heads, rows, columns) of one dtype, float32 or float64; `k` and `v` may have fewer heads, each for as many
-    of the queries'.  A mask broadcasts to (batch..., heads, rows, keys): where it is bool, True is what counts; else it is added.
-    `causal`: key j counts for row i if j <= i.  What no key counts for is 0.  `dropout`: the probability with which a weight is zeroed;
-    its word in the Philox stream from `seed` and `offset` is the one of its number in C order.  `order`: of axes in which
-    the result lies in memory, and is given.  `out`: arrays for results, by number.
+    Operands are (batch..., heads, rows, columns) of one dtype, float32 or float64; `k` and `v` may have fewer heads, each for as
+    many of the queries'.  A mask broadcasts to (batch..., heads, rows, keys): where it is bool, True is what counts; else it is
+    added.  `causal`: key j counts for row i if j <= i.  What no key counts for is 0.  `dropout`: the probability with which a
+    weight is zeroed; its word in the Philox stream from `seed` and `offset` is the one of its number in C order.  `order`: of
+    axes in which the result lies in memory, and is given.  `out`: arrays for results, by number.
     """
     scale, dropout = float(scale), float(dropout)
     if not are_numpys(q, k, v, mask):
@@ -48,14 +45,16 @@ def attention(
     given = out or {}
     result = given[0] if 0 in given else _new((*q.shape[:-1], v.shape[-1]), q.dtype, order)
     sums = given[1] if 1 in given else np.empty(q.shape[:-1], q.dtype)
-    arrays = [_behaved(a) for a in (q, k, v, mask)]
-    _dispatch.attention(*arrays, seed, offset, _turned_back(result, order), sums, scale, causal, dropout)
+    given_mask = None if mask is None else _behaved(mask)
+    _dispatch.attention(
+        _behaved(q), _behaved(k), _behaved(v), given_mask, seed, offset, _turned_back(result, order), sums, scale, causal, dropout
+    )
     return result, sums
 
 
 def attention_gradient(
-    q: Any, k: Any, v: Any, mask: Any, seed: Any, offset: Any, result: Any, sums: Any, g: Any, scale: Any, causal: bool, dropout: Any,
-    order: tuple[int, ...], out: Results | None = None,
+    q: Any, k: Any, v: Any, mask: Any, seed: Any, offset: Any, result: Any, sums: Any, g: Any, scale: Any, causal: bool,
+    dropout: Any, order: tuple[int, ...], out: Results | None = None,
 ) -> tuple[Any, Any, Any]:
     """The gradients by `q`, `k` and `v` from `g`, that by the result: (batch..., heads, rows, columns), as `result` is here.
 
@@ -67,10 +66,12 @@ def attention_gradient(
         return tuple(a.transpose(order) for a in found)  # type: ignore[return-value]
     given = out or {}
     by = [given[n] if n in given else _new(a.shape, a.dtype, order) for n, a in enumerate((q, k, v))]
-    arrays = [_behaved(a) for a in (q, k, v, mask)]
-    others = [_behaved(a) for a in (result, sums, g)]
-    heads = [_turned_back(a, order) for a in by]
-    _dispatch.attention_gradient(*arrays, seed, offset, *others, *heads, scale, causal, dropout)
+    given_mask = None if mask is None else _behaved(mask)
+    dq, dk, dv = (_turned_back(a, order) for a in by)
+    _dispatch.attention_gradient(
+        _behaved(q), _behaved(k), _behaved(v), given_mask, seed, offset, _behaved(result), _behaved(sums), _behaved(g), dq, dk, dv,
+        scale, causal, dropout,
+    )  # fmt: skip
     return by[0], by[1], by[2]
 
 
@@ -89,9 +90,7 @@ def _turned_back(array: Any, order: tuple[int, ...]) -> Any:
 
 def _behaved(array: Any) -> Any:
     """With elements that lie at multiples of their size, in the order of this machine's bytes."""
-    if array is None or (array.flags.aligned and array.dtype.isnative):
-        return array
-    return array.astype(array.dtype.newbyteorder("="))
+    return array if array.flags.aligned and array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 # -- in operations on whole arrays -----------------------------------------------------------------------------------------------
@@ -102,8 +101,7 @@ def kept(q: Any, k: Any, seed: Any, offset: Any, dropout: float) -> Any:
     if seed is None:
         return None
     shape = (*q.shape[:-1], k.shape[-2])
-    numbers = (v if isinstance(v, int) else v.item() for v in (seed, offset))
-    stays = philox.mask(*numbers, shape, 1 - dropout, library_of_array(q))
+    stays = philox.mask(seed.item(), offset.item(), shape, 1 - dropout, library_of_array(q))
     return stays.astype(q.dtype) / q.dtype.type(1 - dropout) if dropout < 1 else stays.astype(q.dtype)
 
 

@@ -52,7 +52,7 @@ def _attention_weights(x: Any, axis: tuple[int, ...]) -> Any:
 
 WEIGHTS = define("attention_weights", in_single(_attention_weights), SOFTMAX.vjps, ("o",), backward="SafeSoftmaxBackward0")
 
-# -- attention as one primitive: queries, keys, values; then a mask, if it is `masked`, and a seed and an offset, if it is `random` ----
+# -- attention as one primitive: of queries, keys, values; a mask, if it is `masked`; a seed and an offset, if it is `random` --
 
 
 def _others(operands: Any, masked: bool, random: bool) -> tuple[Any, Any, Any]:
@@ -331,7 +331,7 @@ def _check_ranks(q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None, mask: 
 def canonical_mask(
     mask: Tensor | None, mask_name: str, target_type: dtypes.dtype, other: Tensor | None = None, other_name: str = ""
 ) -> Tensor | None:
-    """A mask as what is added to scores: minus infinity where a mask of bools is True.  `other`: a mask that should be of its dtype."""
+    """A mask as what is added to scores: minus infinity where one of bools is True.  `other`: one that should be of its dtype."""
     if mask is None:
         return None
     kind = mask._array.dtype.kind

@@ -44,7 +44,8 @@ class CausalBias(Tensor):
     def _materialize(self, device: Any = None) -> Tensor:
         """The mask as bools."""
         offset = self.seq_len_kv - self.seq_len_q if self.variant == CausalVariant.LOWER_RIGHT else 0
-        return wrap(np.tri(self.seq_len_q, self.seq_len_kv, offset, dtype=bool)).to(device or "cpu")  # type: ignore[attr-defined, no-any-return]
+        mask: Any = wrap(np.tri(self.seq_len_q, self.seq_len_kv, offset, dtype=bool))
+        return mask.to(device or "cpu")  # type: ignore[no-any-return]
 
     def __repr__(self, **_: Any) -> str:
         return repr(self._materialize())

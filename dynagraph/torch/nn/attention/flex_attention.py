@@ -1,8 +1,8 @@
 """``torch.nn.attention.flex_attention``: attention whose scores and masks are functions of (batch, head, query, key).
 
-The functions are called once, with indices that broadcast against one another, in place of once for each score: they are functions of
-single elements.  A mask alone goes to the tiled program; with a function of scores all of these are in memory, as in PyTorch outside of
-compiled code.
+The functions are called once, with indices that broadcast against one another, in place of once for each score: they are functions
+of single elements.  A mask alone goes to the tiled program; with a function of scores all of these are in memory, as in PyTorch
+outside of compiled code.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def noop_mask(batch: Any, head: Any, token_q: Any, token_kv: Any) -> Tensor:
 
 def _no_mask(batch: Any, head: Any, token_q: Any, token_kv: Any) -> Any:
     raise RuntimeError(
-        "Cannot use mask_mod from a sliced BlockMask: a slice does not know which part of the whole it is. Set mask_mod anew, made of "
-        "that of the BlockMask it was taken from."
+        "Cannot use mask_mod from a sliced BlockMask: a slice does not know which part of the whole it is. Set mask_mod anew, made "
+        "of that of the BlockMask it was taken from."
     )
 
 
@@ -105,7 +105,7 @@ def create_mask(mod_fn: Mod, B: int | None, H: int | None, Q_LEN: int, KV_LEN: i
     return mod_fn(*places).expand(shape)  # type: ignore[no-any-return]
 
 
-# -- block masks ------------------------------------------------------------------------------------------------------------------
+# -- block masks ------------------------------------------------------------------------------------------------------------
 
 
 def _ordered(dense: Any) -> tuple[Any, Any]:
@@ -284,7 +284,7 @@ def create_block_mask(
     return BlockMask.from_kv_blocks(*_ordered(parts), *whole, BLOCK_SIZE=size, mask_mod=mask_mod, seq_lengths=(Q_LEN, KV_LEN))
 
 
-# -- attention --------------------------------------------------------------------------------------------------------------------
+# -- attention --------------------------------------------------------------------------------------------------------------
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, block_mask: BlockMask | None, enable_gqa: bool) -> None:
@@ -313,10 +313,10 @@ def _check(query: Tensor, key: Tensor, value: Tensor, block_mask: BlockMask | No
     if block_mask is None or block_mask.seq_lengths == lengths:
         return
     is_smaller = any(n > m for n, m in zip(lengths, block_mask.seq_lengths))
+    size = "smaller" if is_smaller else "larger"
     raise ValueError(
         f"block_mask was created for block_mask.shape={block_mask.shape} but got q_len={lengths[0]} and kv_len={lengths[1]}. As the "
-        f"block mask was created for a {'smaller' if is_smaller else 'larger'} length than you're using it for, you likely need to "
-        "create a new block mask."
+        f"block mask was created for a {size} length than you're using it for, you likely need to create a new block mask."
     )
 
 

@@ -1,7 +1,7 @@
 """Transformers: encoder and decoder layers, stacks of them, and both together.
 
-Masks hide what is True, or are added to scores.  Where PyTorch's encoder runs on nested tensors (in evaluation, of batches whose padding
-comes last), places of padding come out as zeros; so they do here.
+Masks hide what is True, or are added to scores.  Where PyTorch's encoder runs on nested tensors (in evaluation, of batches whose
+padding comes last), places of padding come out as zeros; so they do here.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class TransformerEncoderLayer(Module):
     """Self-attention, then a feedforward network, each with dropout, added to its input, and normalized: after it, or before with
     `norm_first` (Vaswani et al. 2017).
 
-    (L, N, d_model) or (L, d_model), with `batch_first` (N, L, d_model), to the same shape.  `activation`: "relu", "gelu" or a function.
+    (L, N, d_model) or (L, d_model), with `batch_first` (N, L, d_model), to the same shape.  `activation`: "relu", "gelu" or a
+    function.
     """
 
     __constants__ = ["norm_first"]  # noqa: RUF012
@@ -187,8 +188,8 @@ def _why_not_nested(layer: Any) -> str:
 class TransformerEncoder(Module):
     """A stack of `num_layers` copies of a layer, and a normalization after it.
 
-    `enable_nested_tensor`: in evaluation without gradients, padding that comes last in each row of a batch gives zeros (PyTorch computes
-    nothing for it); `mask_check`: whether it does come last is looked at.
+    `enable_nested_tensor`: in evaluation without gradients, padding that comes last in each row of a batch gives zeros (PyTorch
+    computes nothing for it); `mask_check`: whether it does come last is looked at.
     """
 
     __constants__ = ["norm"]  # noqa: RUF012

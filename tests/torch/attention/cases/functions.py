@@ -61,7 +61,7 @@ CASES = [
             T(1, 2, 13, 4), _grad=False, _dtypes="float32"),
     program("flex_attention with scores", lambda torch, q, k: flex(torch, q, k, k, mod=lambda s, b, h, i, j: s + h * (i - j)), T(1, 2, 6, 4),
             T(1, 2, 6, 4), _grad=False, _dtypes="float32", _tolerance=10),
-    *(program(f"multi_head_attention_forward, no weights, {a}", lambda torch, q, k, w, b, m, a=a: forward(torch, q, k, w, b, **{n: m for n in a}),
+    *(program(f"multi_head_attention_forward, no weights, {a}", lambda torch, q, k, w, b, m, a=a: forward(torch, q, k, w, b, **dict.fromkeys(a, m)),
               T(3, 2, 4), T(5, 2, 4), T(12, 4), T(12), T(*s, kind=kind, grad=False), _second=False, _dtypes="float32", _strides=False, _tolerance=10)
       for a, s in (((), (1,)), (("attn_mask",), (3, 5)), (("attn_mask",), (4, 3, 5)), (("key_padding_mask",), (2, 5))) for kind in ("bool", "normal")),
 ]  # fmt: skip
