@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from os import PathLike
 from types import CellType, FunctionType, MethodType
@@ -362,6 +362,22 @@ def max_pool(
 def put_places(g: Any, places: Any, sizes: tuple[int, ...], /) -> Any:
     """The elements of `g` added up at places among the last dimensions of the result, which are of these sizes."""
 
+def attention(
+    q: Any, k: Any, v: Any, mask: Any, seed: Any, offset: Any, out: Any, lse: Any, scale: float, causal: bool, dropout: float, /
+) -> None:
+    """Writes ``softmax(q @ k.T * scale + mask) @ v`` to `out`, and the logarithms of the sums of exponentials to `lse`.
+
+    All are float32 or float64 arrays (batch..., heads, rows, columns), `lse` without columns; heads of `k` and `v` may be fewer.
+    A mask broadcasts; where it is bool, True is what counts.  With `dropout` two arrays of a uint64 say where the Philox stream
+    begins.
+    """
+
+def attention_gradient(
+    q: Any, k: Any, v: Any, mask: Any, seed: Any, offset: Any, out: Any, lse: Any, g: Any, dq: Any, dk: Any, dv: Any, scale: float,
+    causal: bool, dropout: float, /,
+) -> None:
+    """Writes the gradients by `q`, `k` and `v` to those arrays that are not None, from `g`, that by the result."""
+
 def own_matmul(otherwise: Callable[..., Any], module: str, /) -> Callable[[Any, Any], Any]:
     """``matmul(a, b)``: multiplies NumPy's float matrices as `multiply` does, and calls `otherwise` with all other operands."""
 
@@ -370,6 +386,9 @@ def use_own_products(flag: bool, /) -> None:
 
 def product_kernels() -> list[tuple[str, int, int]]:
     """The instruction sets that this processor has kernels for, the best one first, with the rows and columns of a float32 tile."""
+
+def new_array(shape: Sequence[int], dtype: Any, /) -> Any:
+    """An array without values, in recycled memory where it is large: it has no page faults then."""
 
 def pool_stats() -> dict[str, int]:
     """Bytes `kept`, `in_use` and the `limit` of bytes kept; blocks `taken`, and `recycled` ones among them."""

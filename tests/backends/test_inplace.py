@@ -333,6 +333,21 @@ def test_any_order_of_writes_and_reads(graph: Graph) -> None:
     check(graph, *inputs(3))
 
 
+@pytest.mark.parametrize("into", [None, 0])
+def test_libraries_read_views_of_what_is_written_later(into: int | None) -> None:
+    """They read the memory that a view lies in."""
+    graph = Graph()
+    x = graph.placeholder("x", Meta(F64, (6, 6)))
+    y = x if into is not None else graph.call(OPS["negative"], x)
+    rows = graph.call(OPS["slice"], y, starts=(0, 0), steps=(1, 1), shape=(3, 6))
+    row = graph.call(OPS["slice"], x, starts=(5, 0), steps=(1, 1), shape=(1, 6))
+    new = updated(graph, y, row, 0, axes=2)
+    columns = graph.call(OPS["transpose"], rows, axes=(1, 0))
+    product = graph.call(OPS["matmul"], x, columns)
+    graph.output([product, new], into=[None, into])
+    check(graph, *inputs(1, (6, 6)))
+
+
 def test_a_long_chain_asks_only_where_the_memory_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """An element of the last of n values is made of n * n elements of the first ones."""
     asked = []

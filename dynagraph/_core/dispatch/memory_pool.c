@@ -217,6 +217,26 @@ PyObject *dg_new_array(PyArray_Descr *descr, int ndim, const npy_intp *shape, si
     return array;
 }
 
+/* new_array(shape, dtype) */
+PyObject *dg_py_new_array(PyObject *module, PyObject *args)
+{
+    PyArray_Dims shape = {NULL, 0};
+    PyArray_Descr *descr = NULL;
+    if (!PyArg_ParseTuple(args, "O&O&:new_array", PyArray_IntpConverter, &shape, PyArray_DescrConverter, &descr)) {
+        PyDimMem_FREE(shape.ptr);
+        return NULL;
+    }
+    npy_intp count = PyArray_OverflowMultiplyList(shape.ptr, shape.len), size = PyDataType_ELSIZE(descr);
+    PyObject *made = NULL;
+    if (count < 0 || (size && count > NPY_MAX_INTP / size))
+        PyErr_NoMemory();
+    else
+        made = dg_new_array(descr, shape.len, shape.ptr, (size_t)(count * size));
+    Py_DECREF(descr);
+    PyDimMem_FREE(shape.ptr);
+    return made;
+}
+
 /* -- fork ------------------------------------------------------------------------------------------------------------------ */
 
 static void before_fork(void) { pthread_mutex_lock(&lock); }

@@ -1,6 +1,7 @@
 /* The extension module dynagraph._core._dispatch. */
 #define DG_IMPORTS_NUMPY
 #include "core.h"
+#include "../products/attention_call.h"
 #include "../products/convolve.h"
 #include "../products/multiply.h"
 #include "../products/pool.h"
@@ -175,6 +176,7 @@ static PyMethodDef methods[] = {
     {"get_threads", py_get_threads, METH_NOARGS, "get_threads() -> n"},
     {"set_blas", py_set_blas, METH_VARARGS, "set_blas({'sgemm': address, ...}, ilp64)"},
     {"pool_stats", py_pool_stats, METH_NOARGS, "pool_stats() -> bytes kept, in use and allowed; blocks taken and recycled"},
+    {"new_array", dg_py_new_array, METH_VARARGS, "new_array(shape, dtype): an array without values, in recycled memory where it is large"},
     {"pool_trim", py_pool_trim, METH_O, "pool_trim(n_bytes): give memory back to the system until at most n_bytes are kept"},
     {"pool_set_limit", py_pool_set_limit, METH_O, "pool_set_limit(n_bytes)"},
     {"set_errstate", py_set_errstate, METH_VARARGS,
@@ -212,6 +214,11 @@ static PyMethodDef methods[] = {
     {"multiply", dg_multiply, METH_VARARGS,
      "multiply(a, b, out, isa=None): the products of matrices of one float dtype, on the thread pool; `out` is contiguous; isa: one of\n"
      "product_kernels()"},
+    {"attention", dg_py_attention, METH_VARARGS,
+     "attention(q, k, v, mask, seed, offset, out, lse, scale, causal, dropout): scaled dot products, into `out` and `lse`"},
+    {"attention_gradient", dg_py_attention_gradient, METH_VARARGS,
+     "attention_gradient(q, k, v, mask, seed, offset, out, lse, g, dq, dk, dv, scale, causal, dropout), into those of the last three\n"
+     "arrays that are not None"},
     {"own_matmul", dg_own_matmul, METH_VARARGS,
      "own_matmul(otherwise, module): a function that multiplies NumPy's float matrices as multiply does, and calls `otherwise` with\n"
      "all other operands"},

@@ -23,6 +23,7 @@ from dynagraph.torch.nn.modules import (
     pixelshuffle,
     pooling,
     sparse,
+    transformer,
     upsampling,
 )
 from dynagraph.torch.nn.modules.activation import *  # noqa: F403
@@ -45,6 +46,7 @@ from dynagraph.torch.nn.modules.padding import *  # noqa: F403
 from dynagraph.torch.nn.modules.pixelshuffle import *  # noqa: F403
 from dynagraph.torch.nn.modules.pooling import *  # noqa: F403
 from dynagraph.torch.nn.modules.sparse import *  # noqa: F403
+from dynagraph.torch.nn.modules.transformer import *  # noqa: F403
 from dynagraph.torch.nn.modules.upsampling import *  # noqa: F403
 
 __all__ = ["Module"]
@@ -67,5 +69,6 @@ __all__ += padding.__all__
 __all__ += pixelshuffle.__all__
 __all__ += pooling.__all__
 __all__ += sparse.__all__
+__all__ += transformer.__all__
 __all__ += upsampling.__all__
 __getattr__ = getattr_of(__name__)

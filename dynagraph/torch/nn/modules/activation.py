@@ -1,7 +1,4 @@
-"""Activations: functions of each element, and softmax; the result has the input's shape.
-
-MultiheadAttention stands in attention.py.
-"""
+"""Activations: functions of each element, and softmax; the result has the input's shape.  MultiheadAttention is attention.py's."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from typing import Any
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.nn import functional as F
 from dynagraph.torch.nn import init as _init
+from dynagraph.torch.nn.modules.attention import MultiheadAttention
 from dynagraph.torch.nn.modules.module import Module
 from dynagraph.torch.nn.modules.utils import add_parameters
 
@@ -387,6 +385,7 @@ __all__ = [
     "LogSigmoid",
     "LogSoftmax",
     "Mish",
+    "MultiheadAttention",
     "PReLU",
     "RReLU",
     "ReLU",

@@ -1,0 +1,1 @@
+"""Attention: conformance with PyTorch, bits, memory."""

@@ -1,0 +1,1 @@
+"""Cases of attention, by module."""

@@ -1,0 +1,229 @@
+"""Attention by tiles: values, bits, memory, random streams, programs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dynagraph as dg
+from dynagraph import torch
+from dynagraph._core import _dispatch
+from dynagraph.torch.core import attention
+
+F: Any = torch.nn.functional
+# batch, heads, heads of keys, rows, keys, width, width of values
+SIZES = (
+    ((2,), 3, 3, 5, 7, 4, 4), ((), 4, 2, 33, 100, 17, 19), ((2, 2), 2, 1, 130, 97, 64, 64), ((1,), 1, 1, 200, 300, 80, 33),
+    ((2,), 2, 2, 1, 96, 64, 64), ((1,), 2, 2, 64, 193, 1, 1), ((1,), 2, 1, 70, 20, 8, 0),
+)  # fmt: skip
+KINDS = ("none", "bool", "float", "causal", "both", "of keys")
+
+
+def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng([seed, *shape]).standard_normal(shape).astype(dtype)
+
+
+def mask_of(kind: str, heads: int, rows: int, keys: int, dtype: Any) -> np.ndarray | None:
+    rng = np.random.default_rng(rows)
+    if kind in ("bool", "both"):
+        found = rng.random((heads, rows, keys)) > 0.4
+        found[:, 0] = False
+        return found
+    if kind == "float":
+        return normal(rows, keys, dtype=dtype, seed=7)
+    return rng.random((1, keys)) > 0.3 if kind == "of keys" else None
+
+
+@pytest.fixture
+def threads() -> Iterator[Any]:
+    before = _dispatch.get_threads()
+    yield _dispatch.set_threads
+    _dispatch.set_threads(before)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_tiles_give_what_whole_arrays_give(size: Any, dtype: Any) -> None:
+    batch, heads, groups, rows, keys, width, value_width = size
+    q, g = normal(*batch, heads, rows, width, dtype=dtype), normal(*batch, heads, rows, value_width, dtype=dtype, seed=3)
+    k = normal(*batch, groups, keys, width, dtype=dtype, seed=1)
+    v = normal(*batch, groups, keys, value_width, dtype=dtype, seed=2)
+    order = tuple(range(q.ndim))
+    tolerance = 3e-5 if dtype is np.float32 else 1e-12
+    for kind in KINDS:
+        mask, causal = mask_of(kind, heads, rows, keys, dtype), kind in ("causal", "both")
+        result, sums = attention.attention(q, k, v, mask, None, None, 0.3, causal, 0.0, order)
+        by = attention.attention_gradient(q, k, v, mask, None, None, result, sums, g, 0.3, causal, 0.0, order)
+        wide = [None if a is None else a.astype(np.float64) if a.dtype.kind == "f" else a for a in (q, k, v, mask)]
+        expected, wanted_sums = attention.whole_attention(*wide, None, 0.3, causal)
+        wanted = attention.whole_gradient(*wide, None, g.astype(np.float64), 0.3, causal)
+        for got, want in zip((result, sums, *by), (expected, wanted_sums, *wanted)):
+            size = np.abs(want[np.isfinite(want)]).max(initial=1)
+            np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance * size)
+
+
+def test_bits_do_not_depend_on_threads_or_strides(threads: Any) -> None:
+    q, k, v, g = (normal(2, 3, n, 24, seed=s) for s, n in enumerate((150, 210, 210, 150)))
+    found = []
+    for n, laid in ((1, False), (2, False), (3, True), (4, True), (16, False)):
+        threads(n)
+        given = [np.ascontiguousarray(a.swapaxes(1, 2)).swapaxes(1, 2) if laid else a for a in (q, k, v, g)]
+        for causal in (False, True):
+            result, sums = attention.attention(*given[:3], None, None, None, 0.2, causal, 0.0, (0, 2, 1, 3))
+            result = result.swapaxes(1, 2)
+            by = attention.attention_gradient(*given[:3], None, None, None, result, sums, given[3], 0.2, causal, 0.0, (0, 1, 2, 3))
+            found.append((causal, [result, sums, *by]))
+    for causal, arrays in found[2:]:
+        for got, want in zip(arrays, found[causal][1]):
+            assert np.array_equal(got, want)
+
+
+def test_infinities_and_nan_stay_where_they_are() -> None:
+    q, k, v = normal(1, 1, 20, 8), normal(1, 1, 30, 8, seed=1), normal(1, 1, 30, 8, seed=2)
+    k[0, 0, 25] = np.inf
+    v[0, 0, 26] = np.nan
+    odd = q.copy()
+    odd[0, 0, 3] = np.nan
+    result, _ = attention.attention(odd, k, v, None, None, None, 1.0, True, 0.0, (0, 1, 2, 3))
+    assert np.isnan(result[0, 0, 3]).all()
+    assert np.isfinite(np.delete(result[0, 0], 3, 0)).all()
+    result, sums = attention.attention(q, k, v, None, None, None, 1.0, True, 0.0, (0, 1, 2, 3))
+    by = attention.attention_gradient(q, k, v, None, None, None, result, sums, np.ones_like(q), 1.0, True, 0.0, (0, 1, 2, 3))
+    assert all(np.isfinite(b).all() for b in by)
+
+
+def test_arrays_that_do_not_fit_are_refused() -> None:
+    x, out, sums = normal(1, 2, 3, 4), np.empty((1, 2, 3, 4), np.float32), np.empty((1, 2, 3), np.float32)
+    rest = (1.0, False, 0.0)
+    _dispatch.attention(x, x, x, None, None, None, out, sums, *rest)
+    bad = [
+        (x[0, 0], x, x, None), (x, x[:, :, :, :3], x, None), (x, x, x[:, :, :2], None), (x, x.astype(np.float64), x, None),
+        (x, x, x, np.ones((2, 3), bool)), (x, x, x, np.ones((1, 1, 2, 3, 3), bool)), (x, x[:, :0], x[:, :0], None),
+    ]  # fmt: skip
+    for arrays in bad:
+        with pytest.raises(ValueError, match="do not fit"):
+            _dispatch.attention(*arrays, None, None, out, sums, *rest)
+    out.flags.writeable = False
+    for which in ((out, sums), (out[:, :1], sums), (np.empty_like(out), sums[:, :, :2])):
+        with pytest.raises(ValueError, match="do not fit"):
+            _dispatch.attention(x, x, x, None, None, None, *which, *rest)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients_and_their_gradients(causal: bool) -> None:
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(*s, dtype=torch.float64, requires_grad=True) for s in ((1, 2, 2, 2), (1, 1, 3, 2), (1, 1, 3, 1)))
+    masks = (None, torch.rand(2, 2, 3) > 0.3, torch.randn(2, 3, dtype=torch.float64))
+
+    def f(mask: Any, p: float) -> Any:
+        def attend(*given: Any) -> Any:
+            torch.manual_seed(1)
+            return F.scaled_dot_product_attention(*given, mask, p, causal, enable_gqa=True)
+
+        return attend
+
+    for mask, p in zip(masks, (0.4, 0.0, 0.0)):
+        assert torch.autograd.gradcheck(f(mask, p), (q, k, v))
+        assert torch.autograd.gradgradcheck(f(mask, p), (q, k, v))
+    bias = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda b: F.scaled_dot_product_attention(q, k, v, b, enable_gqa=True), (bias,))
+
+
+def test_dropout_takes_the_numbers_that_dropout_of_weights_takes() -> None:
+    x = torch.from_numpy(normal(2, 3, 37, 8))
+    torch.manual_seed(5)
+    fused = F.scaled_dot_product_attention(x, x, x, dropout_p=0.3)
+    following = torch.rand(3)
+    torch.manual_seed(5)
+    parts = F.dropout(torch.softmax(x @ x.transpose(-1, -2) / 8**0.5, -1), 0.3) @ x
+    assert torch.allclose(fused, parts, atol=1e-5)
+    assert torch.equal(torch.rand(3), following)
+
+
+def step(q: Any, k: Any, v: Any, mask: Any = None, p: float = 0.0, causal: bool = False) -> Any:
+    q, k, v = (a.detach().requires_grad_() for a in (q, k, v))
+    out = F.scaled_dot_product_attention(q, k, v, mask, p, causal)
+    out = F.scaled_dot_product_attention(out, k, v, mask, p, causal)
+    (out * out).sum().backward()
+    return out.detach(), q.grad, k.grad, v.grad
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("how", [{}, {"causal": True}, {"p": 0.2}, {"mask": "bool"}, {"mask": "float"}], ids=str)
+def test_programs_have_the_bits_of_eager_calls(how: Any, dtype: str) -> None:
+    q, k, v = (torch.from_numpy(normal(2, 3, 20, 8, seed=s)).to(getattr(torch, dtype)) for s in range(3))
+    if "mask" in how:
+        mask = mask_of(how["mask"], 3, 20, 20, np.float32)
+        how = {"mask": torch.from_numpy(mask).to(q.dtype if how["mask"] == "float" else torch.bool)}
+    compiled = dg.compile(step, mode="max", fullgraph=True)
+    torch.manual_seed(3)
+    expected = step(q, k, v, **how)
+    for _ in range(2):
+        torch.manual_seed(3)
+        assert all(torch.equal(a, b) for a, b in zip(compiled(q, k, v, **how), expected))
+
+
+def test_sizes_may_change() -> None:
+    compiled = dg.compile(lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True), mode="max", fullgraph=True)
+    for n in (5, 6, 7, 30):
+        x = torch.from_numpy(normal(2, 3, n, 8))
+        assert torch.equal(compiled(x), F.scaled_dot_product_attention(x, x, x, is_causal=True))
+
+
+def test_examples_and_directions() -> None:
+    x = torch.from_numpy(normal(3, 2, 5, 4, dtype=np.float64))
+    whole = F.scaled_dot_product_attention(x, x, x)
+    assert torch.allclose(torch.func.vmap(lambda a: F.scaled_dot_product_attention(a, a, a))(x), whole)
+    _, along = torch.func.jvp(lambda a: F.scaled_dot_product_attention(a, a, a), (x,), (x,))
+    near = F.scaled_dot_product_attention(*[x * (1 + 1e-6)] * 3)
+    assert torch.allclose((near - whole) / 1e-6, along, atol=1e-4)
+
+
+def test_a_part_of_a_projection_is_reshaped_in_a_program() -> None:
+    def f(x: Any) -> Any:
+        return [part.reshape(2, 3, 2, 2).transpose(1, 2) for part in x.sin().chunk(3, -1)]
+
+    x = torch.from_numpy(normal(2, 3, 12))
+    assert all(torch.allclose(a, b) for a, b in zip(dg.compile(f, mode="max", fullgraph=True)(x), f(x)))
+
+
+@pytest.mark.parametrize("p", [0.0, 0.1])
+def test_layers_in_programs(p: float) -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, p, batch_first=True)
+    x, w = torch.randn(3, 5, 8), torch.randn(3, 5, 8)
+
+    def train(x: Any) -> Any:
+        layer.zero_grad()
+        loss = (layer(x) * w).sum()
+        loss.backward()
+        return loss.detach()
+
+    torch.manual_seed(1)
+    expected = [train(x), *(q.grad.clone() for q in layer.parameters())]
+    compiled = dg.compile(train, mode="max", fullgraph=True)
+    torch.manual_seed(1)
+    got = [compiled(x), *(q.grad for q in layer.parameters())]
+    assert all(torch.equal(a, b) for a, b in zip(got, expected))
+
+
+LONG = """
+import resource
+import numpy as np
+from dynagraph import torch
+x = torch.randn(1, 1, 16384, 8)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+x.requires_grad_()
+torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True).sum().backward()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def test_memory_does_not_grow_with_the_square_of_the_length() -> None:
+    done = subprocess.run([sys.executable, "-c", LONG], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 64 << 10  # KiB; the weights alone would take a GiB
