@@ -350,6 +350,27 @@ def by_size(small: Callable[..., Any], large: Callable[..., Any], size: int, mod
 def any_large(arrays: tuple[Any, ...], size: int, /) -> bool:
     """Whether one of these has so many elements, and all are NumPy's arrays or numbers."""
 
+def recurrent_forward(
+    kind: str, reverse: bool, x: Any, h0: Any, c0: Any, weights: Any, bias: Any, bias_of_state: Any, projection: Any, counts: Any,
+    out: tuple[Any, ...] | None = None,
+) -> tuple[Any, ...]:
+    """A recurrent layer over all steps, by threads that share the batch: the outputs; of an LSTM its cells; of LSTM and GRU what the
+    gates were.
+
+    `x` is the input's part in the gates, (steps, batch, columns), or of packed sequences (rows, columns) with the `counts` of rows
+    for each step.  Biases, states and the `projection` of an LSTM may be None.  Arrays are all float32 or all float64.
+    `out`: memory for results; that of an LSTM's gates may be `x`.
+    """
+
+def recurrent_backward(
+    kind: str, reverse: bool, grad_outputs: Any, grad_cells: Any, outputs: Any, cells: Any, gates: Any, h0: Any, c0: Any, weights: Any,
+    projection: Any, counts: Any, out: tuple[Any, ...] | None = None,
+) -> tuple[Any, ...]:
+    """Its gradients: by `x` and `h0`; of an LSTM by `c0`, with a projection by what that gives; of a GRU by the state's part."""
+
+def recurrent_before(reverse: bool, outputs: Any, h0: Any, counts: Any, /) -> tuple[Any, ...]:
+    """The states before each step, in the order of the outputs' rows."""
+
 def set_tensor_calls(
     tensor: type, storage: type, node: type, primitive: type, numbers: Any, functions: dict[str, Any], /
 ) -> tuple[Callable[..., Any], Callable[[Any], Any], Callable[[Any], Any]]:

@@ -233,6 +233,11 @@ PyObject *dg_by_size(PyObject *module, PyObject *args);
 PyObject *dg_any_large(PyObject *module, PyObject *args);
 int dg_are_large(PyObject *const *arrays, Py_ssize_t n, npy_intp size); /* NumPy's, or numbers, and one has as many elements */
 
+/* -- recurrent.c -- */
+PyObject *dg_recurrent_forward(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *dg_recurrent_backward(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *dg_recurrent_before(PyObject *module, PyObject *args);
+
 /* -- tensor_calls.c -- */
 PyObject *dg_set_tensor_calls(PyObject *module, PyObject *args);
 

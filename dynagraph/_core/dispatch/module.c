@@ -196,6 +196,14 @@ static PyMethodDef methods[] = {
      "and the others are NumPy's arrays or numbers, else `small`"},
     {"any_large", dg_any_large, METH_VARARGS,
      "any_large(arrays, size): whether one of these has so many elements, and all are NumPy's arrays or numbers"},
+    {"recurrent_forward", (PyCFunction)(void (*)(void))dg_recurrent_forward, METH_VARARGS | METH_KEYWORDS,
+     "recurrent_forward(kind, reverse, x, h0, c0, weights, bias, bias_of_state, projection, counts, out=None) -> arrays: a recurrent\n"
+     "layer over all steps"},
+    {"recurrent_backward", (PyCFunction)(void (*)(void))dg_recurrent_backward, METH_VARARGS | METH_KEYWORDS,
+     "recurrent_backward(kind, reverse, grad_outputs, grad_cells, outputs, cells, gates, h0, c0, weights, projection, counts, out=None)\n"
+     "-> arrays: its gradients"},
+    {"recurrent_before", dg_recurrent_before, METH_VARARGS,
+     "recurrent_before(reverse, outputs, h0, counts) -> (array,): the states before each step"},
     {"set_tensor_calls", dg_set_tensor_calls, METH_VARARGS,
      "set_tensor_calls(Tensor, Storage, Node, Primitive, numbers, functions) -> apply, made, wrap of dynagraph.torch"},
     {"set_tensor_backward", dg_set_tensor_backward, METH_O,
