@@ -9,6 +9,7 @@ from dynagraph.torch.core.parameter import UninitializedParameter as Uninitializ
 from dynagraph.torch.missing import getattr_of as _getattr_of
 from dynagraph.torch.nn import functional as functional
 from dynagraph.torch.nn import modules as modules
+from dynagraph.torch.nn import utils as utils
 from dynagraph.torch.nn.modules import *  # noqa: F403
 
 __getattr__ = _getattr_of(__name__)

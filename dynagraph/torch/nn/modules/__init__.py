@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dynagraph.torch.missing import getattr_of
+from dynagraph.torch.nn.modules import rnn
 from dynagraph.torch.nn.modules.module import Module as Module
+from dynagraph.torch.nn.modules.rnn import *  # noqa: F403
 
 __all__ = ["Module"]
+__all__ += rnn.__all__
 __getattr__ = getattr_of(__name__)
