@@ -371,6 +371,19 @@ def recurrent_backward(
 def recurrent_before(reverse: bool, outputs: Any, h0: Any, counts: Any, /) -> tuple[Any, ...]:
     """The states before each step, in the order of the outputs' rows."""
 
+def recurrent_cell(
+    kind: str, x: Any, of_state: Any, before: Any, out: tuple[Any, ...] | None = None
+) -> tuple[Any, ...]:
+    """One step of an LSTM or GRU, of the input's and the state's part in the gates: the state, an LSTM's cells, what the gates were.
+
+    `before`: an LSTM's cells, a GRU's state.
+    """
+
+def recurrent_cell_backward(
+    kind: str, grad_h: Any, grad_c: Any, cells: Any, gates: Any, before: Any, out: tuple[Any, ...] | None = None
+) -> tuple[Any, ...]:
+    """Its gradients: by the input's part in the gates and by `before`; of a GRU by the state's part, too."""
+
 def set_tensor_calls(
     tensor: type, storage: type, node: type, primitive: type, numbers: Any, functions: dict[str, Any], /
 ) -> tuple[Callable[..., Any], Callable[[Any], Any], Callable[[Any], Any]]:

@@ -237,6 +237,8 @@ int dg_are_large(PyObject *const *arrays, Py_ssize_t n, npy_intp size); /* NumPy
 PyObject *dg_recurrent_forward(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *dg_recurrent_backward(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *dg_recurrent_before(PyObject *module, PyObject *args);
+PyObject *dg_recurrent_cell(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *dg_recurrent_cell_backward(PyObject *module, PyObject *args, PyObject *kwargs);
 
 /* -- tensor_calls.c -- */
 PyObject *dg_set_tensor_calls(PyObject *module, PyObject *args);

@@ -370,3 +370,108 @@ PyObject *dg_recurrent_before(PyObject *module, PyObject *args)
     }
     return finish(&c, 0);
 }
+
+/* -- one step ------------------------------------------------------------------------------------------------------------ */
+
+enum { CELL_GRAIN = 1 << 13 /* elements of a state that are worth a thread */ };
+
+static void run_cell(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread, dg_stop *stop)
+{
+    const dg_cell *cell = buffers[0];
+    ((const dg_recurrent_code *)buffers[1])->cell(cell, lo, hi, buffers[2]);
+}
+
+static void run_cell_back(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread, dg_stop *stop)
+{
+    const dg_cell *cell = buffers[0];
+    ((const dg_recurrent_code *)buffers[1])->cell_back(cell, lo, hi, buffers[2]);
+}
+
+static int run_step(call *c, dg_cell *cell, dg_range range)
+{
+    static const int32_t no_signals = 0;
+    dg_stop stop = {.signals = &no_signals};
+    void *zeros = PyMem_Calloc((size_t)cell->columns + 1, (size_t)PyDataType_ELSIZE(c->descr));
+    if (!zeros) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    void *const buffers[] = {cell, (void *)c->code, zeros};
+    int64_t grain = CELL_GRAIN / (cell->hidden + 1) + 1;
+    if (cell->batch <= grain)
+        range(buffers, NULL, 0, cell->batch, 0, &stop);
+    else {
+        Py_BEGIN_ALLOW_THREADS
+        dg_the_runtime.parallel(range, buffers, NULL, cell->batch, grain, cell->batch, &stop);
+        Py_END_ALLOW_THREADS
+    }
+    PyMem_Free(zeros);
+    return 0;
+}
+
+/* the sizes of a step, by the state before it */
+static int set_cell(call *c, const char *kind, dg_cell *cell, PyObject *before)
+{
+    if (set_kind(c, kind) < 0 || read_matrix(c, before, "the state before", -1, -1, &cell->before) < 0)
+        return -1;
+    int type = c->descr ? c->descr->type_num : NPY_VOID;
+    cell->kind = c->layer.kind;
+    if ((cell->kind != DG_LSTM && cell->kind != DG_GRU) || (type != NPY_FLOAT && type != NPY_DOUBLE))
+        return fail(c, "the state before");
+    c->code = code_for(type);
+    cell->batch = PyArray_DIM((PyArrayObject *)before, 0);
+    cell->hidden = PyArray_DIM((PyArrayObject *)before, 1);
+    cell->columns = cell->hidden * (cell->kind == DG_LSTM ? 4 : 3);
+    return 0;
+}
+
+PyObject *dg_recurrent_cell(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    const char *kind;
+    PyObject *x, *of_state, *before;
+    call c = {.who = "recurrent_cell", .given = Py_None};
+    dg_cell cell = {0};
+    static char *names[] = {"kind", "x", "of_state", "before", "out", NULL};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sOOO|O:recurrent_cell", names, &kind, &x, &of_state, &before, &c.given))
+        return NULL;
+    int status = -1;
+    if (set_cell(&c, kind, &cell, before) < 0 || read_matrix(&c, x, "x", cell.batch, cell.columns, &cell.x) < 0 ||
+        read_matrix(&c, of_state, "of_state", cell.batch, cell.columns, &cell.of_state) < 0 ||
+        result(&c, cell.batch, cell.hidden, &cell.h) < 0 ||
+        (cell.kind == DG_LSTM && result(&c, cell.batch, cell.hidden, &cell.cells) < 0) ||
+        result(&c, cell.batch, 4 * cell.hidden, &cell.gates) < 0)
+        return finish(&c, status);
+    if (!cell.x || !cell.of_state)
+        fail(&c, "x");
+    else
+        status = run_step(&c, &cell, run_cell);
+    return finish(&c, status);
+}
+
+PyObject *dg_recurrent_cell_backward(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    const char *kind;
+    PyObject *grad_h, *grad_c, *cells, *gates, *before;
+    const void *cell_values, *gate_values;
+    call c = {.who = "recurrent_cell_backward", .given = Py_None};
+    dg_cell cell = {0};
+    static char *names[] = {"kind", "grad_h", "grad_c", "cells", "gates", "before", "out", NULL};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sOOOOO|O:recurrent_cell_backward", names, &kind, &grad_h, &grad_c, &cells, &gates,
+                                     &before, &c.given))
+        return NULL;
+    int status = -1;
+    if (set_cell(&c, kind, &cell, before) < 0 || read_matrix(&c, grad_h, "grad_h", cell.batch, cell.hidden, &cell.grad_h) < 0 ||
+        read_matrix(&c, grad_c, "grad_c", cell.batch, cell.hidden, &cell.grad_c) < 0 ||
+        read_matrix(&c, cells, "cells", cell.batch, cell.hidden, &cell_values) < 0 ||
+        read_matrix(&c, gates, "gates", cell.batch, 4 * cell.hidden, &gate_values) < 0 ||
+        result(&c, cell.batch, cell.columns, &cell.grad_x) < 0 || result(&c, cell.batch, cell.hidden, &cell.grad_before) < 0 ||
+        (cell.kind == DG_GRU && result(&c, cell.batch, cell.columns, &cell.grad_of_state) < 0))
+        return finish(&c, status);
+    cell.cells = (void *)cell_values;
+    cell.gates = (void *)gate_values;
+    if (!gate_values || (cell.kind == DG_LSTM && !cell_values))
+        fail(&c, "what forward has kept");
+    else
+        status = run_step(&c, &cell, run_cell_back);
+    return finish(&c, status);
+}

@@ -34,6 +34,16 @@ typedef struct dg_layer {
     void *grad_h0, *grad_c0;
 } dg_layer;
 
+/* One step of an LSTM or GRU, elementwise: the products have been computed.  `before`: an LSTM's cells, a GRU's state. */
+typedef struct dg_cell {
+    dg_recurrence kind;
+    int64_t batch, hidden, columns;
+    const void *x, *of_state, *before; /* (batch, columns) twice, (batch, hidden) */
+    void *h, *cells, *gates;           /* (batch, hidden), of an LSTM (batch, hidden); (batch, 4 * hidden) */
+    const void *grad_h, *grad_c;       /* or null */
+    void *grad_x, *grad_of_state, *grad_before; /* of a GRU both parts have a gradient of their own */
+} dg_cell;
+
 /* for one dtype and instruction set */
 typedef struct dg_recurrent_code {
     int64_t width;  /* of a packed panel: columns of the result */
@@ -44,6 +54,8 @@ typedef struct dg_recurrent_code {
     /* panels of `width` columns of a matrix (k, n), whose element (p, j) is from[p * inner + j * outer]: to[panel][p][column], zeros
        behind the last column; the panels from lo to hi */
     void (*pack)(const void *from, int64_t k, int64_t n, int64_t inner, int64_t outer, int64_t lo, int64_t hi, void *to);
+    void (*cell)(const dg_cell *cell, int64_t lo, int64_t hi, void *zeros); /* `zeros`: a row of them */
+    void (*cell_back)(const dg_cell *cell, int64_t lo, int64_t hi, void *zeros);
 } dg_recurrent_code;
 
 extern const dg_recurrent_code dg_recurrent_f32_baseline, dg_recurrent_f64_baseline;

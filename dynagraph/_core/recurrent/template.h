@@ -312,7 +312,40 @@ static void NAME(backward)(const dg_layer *l, int64_t lo, int64_t hi, void *scra
         memcpy((T *)l->grad_c0 + lo * n, c, (size_t)(rows * n) * sizeof(T));
 }
 
-const dg_recurrent_code JOIN(dg_recurrent, SUFFIX, ISA) = {WIDTH, NAME(scratch), NAME(forward), NAME(backward), NAME(pack)};
+/* -- one step, of the input's and the state's part in the gates ------------------------------------------------------------- */
+
+static void NAME(cell)(const dg_cell *l, int64_t lo, int64_t hi, void *zeros)
+{
+    const int64_t n = l->hidden, columns = l->columns;
+    for (int64_t i = lo; i < hi; ++i) {
+        const T *x = (const T *)l->x + i * columns, *z = (const T *)l->of_state + i * columns, *before = (const T *)l->before + i * n;
+        T *h = (T *)l->h + i * n, *gates = (T *)l->gates + i * 4 * n, *cells = (T *)l->cells + i * n;
+        memcpy(l->kind == DG_LSTM ? cells : h, before, (size_t)n * sizeof(T));
+        if (l->kind == DG_LSTM)
+            NAME(lstm_row)(n, x, z, zeros, gates, cells, cells, h);
+        else
+            NAME(gru_row)(n, x, z, zeros, zeros, gates, h, h);
+    }
+}
+
+static void NAME(cell_back)(const dg_cell *l, int64_t lo, int64_t hi, void *zeros)
+{
+    const int64_t n = l->hidden, columns = l->columns;
+    const size_t size = (size_t)n * sizeof(T);
+    for (int64_t i = lo; i < hi; ++i) {
+        const T *gates = (const T *)l->gates + i * 4 * n, *before = (const T *)l->before + i * n;
+        const T *grad_h = l->grad_h ? (const T *)l->grad_h + i * n : zeros, *grad_c = l->grad_c ? (const T *)l->grad_c + i * n : zeros;
+        T *grad_x = (T *)l->grad_x + i * columns, *grad_before = (T *)l->grad_before + i * n;
+        memcpy(grad_before, l->kind == DG_LSTM ? grad_c : grad_h, size);
+        if (l->kind == DG_LSTM)
+            NAME(lstm_row_back)(n, grad_h, gates, (const T *)l->cells + i * n, before, grad_before, grad_x);
+        else
+            NAME(gru_row_back)(n, gates, before, grad_before, grad_x, (T *)l->grad_of_state + i * columns);
+    }
+}
+
+const dg_recurrent_code JOIN(dg_recurrent, SUFFIX, ISA) = {
+    WIDTH, NAME(scratch), NAME(forward), NAME(backward), NAME(pack), NAME(cell), NAME(cell_back)};
 
 #undef JOIN_
 #undef JOIN

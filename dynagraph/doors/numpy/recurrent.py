@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dynagraph._core._dispatch import recurrent_backward, recurrent_before, recurrent_forward
+from dynagraph._core._dispatch import (
+    recurrent_backward,
+    recurrent_before,
+    recurrent_cell,
+    recurrent_cell_backward,
+    recurrent_forward,
+)
 from dynagraph.doors.numpy.builder import Builder
 from dynagraph.doors.numpy.table import Door, register_function
 from dynagraph.ir.external_calls import FunctionCall, Slot
@@ -59,7 +65,26 @@ def _before(b: Builder, reverse: Any, outputs: Node, h0: Node, counts: Any) -> A
     return _called(b, recurrent_before, (reverse, outputs, h0, counts), [outputs.shape], takes_out=False)
 
 
-for _function, _door in ((recurrent_forward, _forward), (recurrent_backward, _backward), (recurrent_before, _before)):
+def _cell(b: Builder, kind: Any, x: Node, of_state: Node, before: Node, room: Any = None) -> Any:
+    batch, hidden = before.shape
+    shapes: list[Shape] = [(batch, hidden)] * (2 if kind == "lstm" else 1) + [(batch, hidden * 4)]
+    return _called(b, recurrent_cell, (kind, x, of_state, before), shapes)
+
+
+def _cell_backward(
+    b: Builder, kind: Any, grad_h: Any, grad_c: Any, cells: Any, gates: Node, before: Node, room: Any = None
+) -> Any:
+    batch, hidden = before.shape
+    by_gates = (batch, hidden * (4 if kind == "lstm" else 3))
+    shapes: list[Shape] = [by_gates, (batch, hidden)] + [by_gates] * (kind == "gru")
+    return _called(b, recurrent_cell_backward, (kind, grad_h, grad_c, cells, gates, before), shapes)
+
+
+_DOORS: dict[Callable[..., Any], Callable[..., Any]] = {
+    recurrent_forward: _forward, recurrent_backward: _backward, recurrent_before: _before, recurrent_cell: _cell,
+    recurrent_cell_backward: _cell_backward,
+}  # fmt: skip
+for _function, _door in _DOORS.items():
     register_function(_function, Door(_function.__name__, _door, "array", calls_out=True))
 
 __all__: list[str] = []

@@ -15,7 +15,7 @@ from dynagraph.torch.functions.common import cast, check_tensor, function
 from dynagraph.torch.functions.dropout import dropout
 from dynagraph.torch.functions.joining import cat, stack
 from dynagraph.torch.functions.linear import linear
-from dynagraph.torch.functions.recurrent_layers import KINDS, Kind, layer, step
+from dynagraph.torch.functions.recurrent_layers import KINDS, Kind, cell, layer
 from dynagraph.torch.functions.selection import index_select
 from dynagraph.torch.functions.shapes import transpose
 from dynagraph.torch.functions.splitting import narrow, select
@@ -193,7 +193,8 @@ def _cell(name: str, kind: Kind) -> None:
         if len(states) != 1 + kind.has_cell:
             raise RuntimeError("lstm_cell expects two hidden states")
         _check_cell(kind, x, states, w_ih, w_hh)
-        h, c = step(kind.name, linear(x, w_ih, b_ih), states[0], states[1] if kind.has_cell else None, w_hh, b_hh)
+        gates, of_state = linear(x, w_ih, b_ih), linear(states[0], w_hh, b_hh)
+        h, c = cell(kind.name, gates, of_state, states[0], states[1] if kind.has_cell else None)
         return (h, c) if kind.has_cell else h
 
     compute.__name__ = compute.__qualname__ = name

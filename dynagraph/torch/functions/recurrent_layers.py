@@ -16,7 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph._core._dispatch import recurrent_backward, recurrent_before, recurrent_forward
+from dynagraph._core._dispatch import (
+    recurrent_backward,
+    recurrent_before,
+    recurrent_cell,
+    recurrent_cell_backward,
+    recurrent_forward,
+)
 from dynagraph.torch.core.engine import TensorTerm
 from dynagraph.torch.core.engine import grad as gradients_of
 from dynagraph.torch.core.grad_mode import enable_grad
@@ -30,6 +36,7 @@ from dynagraph.torch.functions.joining import cat, stack
 from dynagraph.torch.functions.linear import linear
 from dynagraph.torch.functions.shapes import view_as
 from dynagraph.torch.functions.splitting import chunk, narrow, select
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -83,7 +90,7 @@ def _back(d: Any, g: Any) -> list[Any]:
     kind = KINDS[attrs["kind"]]
     by_out, by_cells = g[:2] if kind.has_cell else (g if kind.gates == 1 else g[0], None)
     if isinstance(by_out if by_out is not None else by_cells, TensorTerm):
-        return _back_composed(d, by_out, by_cells)
+        return _recorded(d, composed, by_out, by_cells)
     operands = [term.array for term in d.operands]
     x, h0, c0, w_ih, w_hh, b_ih, _, w_hr, counts = _parts(kind, operands, attrs["biased"], attrs["projected"], attrs["packed"])
     outs = [d.out.array] if kind.gates == 1 else [term.array for term in d.outs]
@@ -109,14 +116,13 @@ def _back(d: Any, g: Any) -> list[Any]:
     return [None if array is None else ArrayTerm(array) for array in results]
 
 
-def _back_composed(d: Any, by_out: Any, by_cells: Any) -> list[Any]:
-    """The gradients as tensors with their history: those of the same layer in plain operations."""
-    attrs = d.attrs
+def _recorded(d: Any, function: Any, *grads: Any) -> list[Any]:
+    """The gradients as tensors with their history: those of the same in plain operations."""
     given = [term.tensor for term in d.operands]
     with enable_grad():
         own = [view_as(t, t) for t in given]  # so that an operand that stands in two places has two gradients
-        results = composed(*own, **attrs)
-        ends = [(t, g.tensor) for t, g in zip(results, (by_out, by_cells)) if g is not None]
+        results = function(*own, **d.attrs)
+        ends = [(t, g.tensor) for t, g in zip(results, grads) if g is not None]
         wanted = [k for k in range(len(own)) if d.node.needs(k)]
         found = gradients_of(
             [t for t, _ in ends], [own[k] for k in wanted], [g for _, g in ends], create_graph=True, allow_unused=True
@@ -141,14 +147,46 @@ def layer(operands: Sequence[Tensor], **attrs: Any) -> tuple[Tensor, Tensor | No
     return (found[0] if attrs["kind"] == "gru" else found), None
 
 
+# -- one step -----------------------------------------------------------------------------------------------------------------
+
+
+def _cell(gates: Any, of_state: Any, before: Any, kind: str) -> tuple[Any, ...]:
+    return recurrent_cell(kind, gates, of_state, before)
+
+
+def _cell_back(d: Any, g: Any) -> list[Any]:
+    kind, is_lstm = d.attrs["kind"], d.attrs["kind"] == "lstm"
+    by_h, by_c = g[0], g[1] if is_lstm else None
+    if isinstance(by_h if by_h is not None else by_c, TensorTerm):
+        return _recorded(d, pointwise, by_h, by_c)
+    kept = d.outs
+    found = recurrent_cell_backward(
+        kind, None if by_h is None else by_h.array, None if by_c is None else by_c.array, kept[1].array if is_lstm else None,
+        kept[-1].array, d.operand(2).array,
+    )  # fmt: skip
+    by_gates = ArrayTerm(found[0])
+    return [by_gates, by_gates if is_lstm else ArrayTerm(found[2]), ArrayTerm(found[1])]
+
+
+_LSTM_CELL = define("lstm_cell", _cell, _cell_back, "*pq", backward="LstmCellBackward0", outputs=3, differentiable=(0, 1))
+_GRU_CELL = define("gru_cell", _cell, _cell_back, "*p", backward="GruCellBackward0", outputs=2, differentiable=(0,))
+
+
+def cell(kind: str, gates: Tensor, of_state: Tensor, h: Tensor, c: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """The states after a step, of both parts in the gates and the states before."""
+    before = h if c is None else c
+    if kind in ("tanh", "relu") or type(gates._array) is not np.ndarray or gates._array.dtype.char not in "fd":
+        return pointwise(gates, of_state, before, kind=kind)
+    found = apply(_LSTM_CELL if kind == "lstm" else _GRU_CELL, gates, of_state, before, kind=kind)
+    return found[0], found[1] if kind == "lstm" else None
+
+
 # -- the same in plain operations ---------------------------------------------------------------------------------------------
 
 
-def step(
-    kind: str, gates: Tensor, h: Tensor, c: Tensor | None, w_hh: Tensor, b_hh: Tensor | None, w_hr: Tensor | None = None
-) -> tuple[Tensor, Tensor | None]:
-    """The states after a step, of the input's part in the gates and the states before."""
-    of_state = linear(h, w_hh, b_hh)
+def pointwise(gates: Tensor, of_state: Tensor, before: Tensor, kind: str) -> tuple[Tensor, Tensor | None]:
+    """As `cell`; `before` is an LSTM's cells, of other kinds the state."""
+    h, c = before, before
     if kind == "gru":
         reset, update, new = chunk(gates, 3, -1)
         reset_too, update_too, part = chunk(of_state, 3, -1)
@@ -159,8 +197,7 @@ def step(
         return (tanh(total) if kind == "tanh" else relu(total)), None
     entering, forget, new, shown = chunk(total, 4, -1)
     cell = add(mul(sigmoid(forget), c), mul(sigmoid(entering), tanh(new)))
-    result = mul(sigmoid(shown), tanh(cell))
-    return (result if w_hr is None else linear(result, w_hr)), cell
+    return mul(sigmoid(shown), tanh(cell)), cell
 
 
 def _counts(x: Tensor, counts: Tensor | None) -> list[int]:
@@ -180,8 +217,10 @@ def composed(
         start += count
     h, c, place = h0, c0, 0
     for place, (start, count) in reversed([*enumerate(steps)]) if reverse else enumerate(steps):
-        before, cell = _of_rows(h, h0, count), None if c is None else _of_rows(c, c0, count)
-        h, c = step(kind, narrow(gates, 0, start, count) if packed else select(gates, 0, place), before, cell, w_hh, b_hh, w_hr)
+        before, cells_before = _of_rows(h, h0, count), None if c is None else _of_rows(c, c0, count)
+        rows = narrow(gates, 0, start, count) if packed else select(gates, 0, place)
+        h, c = pointwise(rows, linear(before, w_hh, b_hh), before if cells_before is None else cells_before, kind)
+        h = h if w_hr is None else linear(h, w_hr)
         outputs.append(h)
         cells.append(c)
     if reverse:
@@ -199,4 +238,4 @@ def _of_rows(state: Tensor, initial: Tensor, count: int) -> Tensor:
     return narrow(state, 0, 0, count) if known > count else cat((state, narrow(initial, 0, known, count - known)))
 
 
-__all__ = ["KINDS", "Kind", "composed", "layer", "step"]
+__all__ = ["KINDS", "Kind", "cell", "composed", "layer"]
