@@ -366,7 +366,8 @@ def recurrent_backward(
     kind: str, reverse: bool, grad_outputs: Any, grad_cells: Any, outputs: Any, cells: Any, gates: Any, h0: Any, c0: Any, weights: Any,
     projection: Any, counts: Any, out: tuple[Any, ...] | None = None,
 ) -> tuple[Any, ...]:
-    """Its gradients: by `x` and `h0`; of an LSTM by `c0`, with a projection by what that gives; of a GRU by the state's part."""
+    """Its gradients: by `x` and `h0`; of an LSTM by `c0`, with a projection by what that gives, and what
+    was projected; of a GRU by the state's part."""
 
 def recurrent_before(reverse: bool, outputs: Any, h0: Any, counts: Any, /) -> tuple[Any, ...]:
     """The states before each step, in the order of the outputs' rows."""

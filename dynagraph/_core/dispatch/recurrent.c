@@ -10,7 +10,7 @@ typedef struct {
     dg_layer layer;
     const dg_recurrent_code *code;
     PyArray_Descr *descr; /* borrowed: of an operand */
-    PyObject *read[MOST_ARRAYS], *results[4];
+    PyObject *read[MOST_ARRAYS], *results[5];
     int n_read, n_results;
     PyObject *given; /* memory for results: a tuple of arrays and None, or None */
     npy_intp lead[2]; /* all axes of the rows of steps */
@@ -269,7 +269,7 @@ static int set_sizes(call *c, PyObject *weights, PyObject *projection, const voi
     c->code = code_for(type);
     if (read_matrix(c, projection, "projection", l->outputs, l->hidden, p) < 0)
         return -1;
-    return *p || l->outputs == l->hidden ? 0 : fail(c, "weights");
+    return (*p ? l->kind == DG_LSTM : l->outputs == l->hidden) ? 0 : fail(c, "weights");
 }
 
 PyObject *dg_recurrent_forward(PyObject *module, PyObject *args, PyObject *kwargs)
@@ -330,7 +330,9 @@ PyObject *dg_recurrent_backward(PyObject *module, PyObject *args, PyObject *kwar
     l->gates = (void *)gate;
     if (result(&c, -1, l->columns, &l->grad_x) < 0 || result(&c, l->batch, l->outputs, &l->grad_h0) < 0)
         goto done;
-    if (l->kind == DG_LSTM && (result(&c, l->batch, n, &l->grad_c0) < 0 || (p && result(&c, -1, l->outputs, &l->grad_projected) < 0)))
+    if (l->kind == DG_LSTM && result(&c, l->batch, n, &l->grad_c0) < 0)
+        goto done;
+    if (p && (result(&c, -1, l->outputs, &l->grad_projected) < 0 || result(&c, -1, n, &l->shown) < 0))
         goto done;
     if (l->kind == DG_GRU && result(&c, -1, l->columns, &l->grad_of_state) < 0)
         goto done;

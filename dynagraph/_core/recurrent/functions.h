@@ -1,4 +1,4 @@
-/* sigmoid and tanh.  Those of float are written so that compilers make vectors of them; each within 2 units of the last place. */
+/* sigmoid and tanh.  Those of float are written so that compilers make vectors of them; within 2.5 and 1.5 units of the last place. */
 #include <math.h>
 #include <stdint.h>
 

@@ -31,6 +31,7 @@ typedef struct dg_layer {
     void *grad_x;            /* (rows, columns) */
     void *grad_of_state;     /* GRU: (rows, columns), the gradient by the state's part in the gates */
     void *grad_projected;    /* with a projection: (rows, outputs), the gradient by what was projected to */
+    void *shown;             /* and (rows, hidden), what was projected, computed again */
     void *grad_h0, *grad_c0;
 } dg_layer;
 

@@ -250,6 +250,13 @@ static void NAME(gru_row_back)(int64_t n, const T *gates, const T *before, T *h,
     }
 }
 
+static void NAME(show_row)(int64_t n, const T *gates, const T *cells, T *shown)
+{
+#pragma GCC ivdep
+    for (int64_t j = 0; j < n; ++j)
+        shown[j] = gates[3 * n + j] * TANH(cells[j]);
+}
+
 static void NAME(add_row)(int64_t n, const T *given, T *to)
 {
 #pragma GCC ivdep
@@ -275,6 +282,8 @@ static void NAME(backward_row)(const dg_layer *l, int64_t step, int64_t in_batch
             NAME(add_row)(n, (const T *)l->grad_cells + row * n, c);
         NAME(lstm_row_back)(n, grad, (const T *)l->gates + row * l->columns, (const T *)l->cells + row * n,
                             NAME(before)(l, step, in_batch, l->cells, l->c0, n, zeros), c, grad_x);
+        if (l->projection)
+            NAME(show_row)(n, (const T *)l->gates + row * l->columns, (const T *)l->cells + row * n, (T *)l->shown + row * n);
     } else if (l->kind == DG_GRU)
         NAME(gru_row_back)(n, (const T *)l->gates + row * 4 * n, NAME(before)(l, step, in_batch, l->out, l->h0, n, zeros), h, grad_x,
                            (T *)l->grad_of_state + row * l->columns);

@@ -54,7 +54,7 @@ def _backward(
     if kind == "lstm":
         shapes.append(c0.shape)
         if projection is not None:
-            shapes.append(outputs.shape)
+            shapes += [outputs.shape, cells.shape]
     elif kind == "gru":
         shapes.append(by_x)
     args = (kind, reverse, grad_outputs, grad_cells, outputs, cells, gates, h0, c0, weights, projection, counts)

@@ -109,8 +109,7 @@ def _back(d: Any, g: Any) -> list[Any]:
         total = rows.sum(0)
         results += [total, total if of_state is rows else of_state.sum(0)]
     if w_hr is not None:
-        shown = gates[..., 3 * cells.shape[-1] :] * np.tanh(cells)  # type: ignore[index, union-attr]
-        results.append(_rows(found[3]).T @ _rows(shown))
+        results.append(_rows(found[3]).T @ _rows(found[4]))
     if counts is not None:
         results.append(None)
     return [None if array is None else ArrayTerm(array) for array in results]
