@@ -83,12 +83,12 @@ def test_a_loop_over_a_cell_of_any_length() -> None:
 
     compiled = dg.compile(step, mode="max")
     h, c = torch.randn(2, 5), torch.randn(2, 5)
-    for steps in (80, 70, 75):  # of a loop that stays in Python
+    for steps in (70, 66):  # of a loop that stays in Python
         x = torch.randn(steps, 2, 4)
         for got, wanted in zip(gradients(cell, compiled, x, h, c), gradients(cell, step, x, h, c), strict=True):
             np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=1e-4, atol=1e-6)
     assert any(line.endswith("[graph-from-outside]") for line in compiled.stats.breaks), compiled.stats.breaks
-    assert compiled.stats.compiles < 14
+    assert compiled.stats.compiles < 10
 
 
 def test_higher_gradients() -> None:
