@@ -109,6 +109,18 @@ def _topics(value: Any) -> frozenset[str]:
     return topics
 
 
+PRODUCTS = ("auto", "own", "blas")
+
+
+def _one_of(*names: str) -> Callable[[Any], str]:
+    def parse(value: Any) -> str:
+        if value not in names:
+            raise ValueError
+        return str(value)
+
+    return parse
+
+
 MEBIBYTE = 1 << 20
 
 SWITCHES: tuple[Switch, ...] = (
@@ -118,6 +130,15 @@ SWITCHES: tuple[Switch, ...] = (
         _optional(_integer(1, MOST_THREADS)),
         f"an integer of 1 to {MOST_THREADS}, or unset",
         "threads that one compiled call may use; unset: the processors that this process may run on",
+    ),
+    Switch(
+        "products",
+        "auto",
+        _one_of(*PRODUCTS),
+        f"one of {', '.join(PRODUCTS)}",
+        "what multiplies float32 and float64 matrices on the CPU; own: dynagraph's threads; blas: the library that NumPy uses; "
+        "auto: dynagraph's threads in dynagraph.torch, else the library, whose bits NumPy's functions have; for programs compiled "
+        "from then on",
     ),
     Switch(
         "strict", False, _flag, "0 or 1", "let errors inside the compiler reach the caller instead of running eagerly"

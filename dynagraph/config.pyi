@@ -20,6 +20,7 @@ SWITCHES: tuple[Switch, ...]
 BY_NAME: Mapping[str, Switch]
 
 threads: int | None
+products: str
 strict: bool
 log: frozenset[str]
 cache: bool

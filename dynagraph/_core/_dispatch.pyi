@@ -321,6 +321,21 @@ def set_threads(n: int, /) -> None:
 
 def get_threads() -> int: ...
 def set_blas(functions: Mapping[str, int], ilp64: bool, /) -> None: ...
+def multiply(a: Any, b: Any, out: Any, isa: str | None = None, /) -> None:
+    """Writes the products of matrices to `out`, a contiguous array, on the thread pool; all are of one float dtype.
+
+    Leading axes of `a` and `b` broadcast to those of `out`. `isa`: one of `product_kernels()`.
+    """
+
+def own_matmul(otherwise: Callable[..., Any], module: str, /) -> Callable[[Any, Any], Any]:
+    """``matmul(a, b)``: multiplies NumPy's float matrices as `multiply` does, and calls `otherwise` with all other operands."""
+
+def use_own_products(flag: bool, /) -> None:
+    """Whether what `own_matmul` made multiplies anything, or leaves all to the other function."""
+
+def product_kernels() -> list[tuple[str, int, int]]:
+    """The instruction sets that this processor has kernels for, the best one first, with the rows and columns of a float32 tile."""
+
 def pool_stats() -> dict[str, int]:
     """Bytes `kept`, `in_use` and the `limit` of bytes kept; blocks `taken`, and `recycled` ones among them."""
 

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DG_RUNTIME_VERSION 9
+#define DG_RUNTIME_VERSION 10
 
 /* What ends a run: a signal that waits for its handler.  Who leaves work out because of it says so in `stopped`, and all that the
    run has computed is dropped: the flag itself may be cleared at any time. */
@@ -82,6 +82,17 @@ typedef struct dg_worth {
     int64_t least, skipped, most_skipped;
 } dg_worth;
 
+/* c[x][i][j] = sum over p of a[x][i][p] * b[x][p][j], of float32 or float64; the axes of x are `shape`, and c lies in C order.  Strides
+   in elements.  The sums' order: dynagraph/_core/products/micro.h. */
+enum { DG_MATRIX_AXES = 8 };
+typedef struct dg_matrices {
+    const void *a, *b;
+    void *c; /* of no operand */
+    int64_t m, n, k, a_row, a_column, b_row, b_column;
+    int32_t is_double, axes;
+    int64_t shape[DG_MATRIX_AXES], a_strides[DG_MATRIX_AXES], b_strides[DG_MATRIX_AXES];
+} dg_matrices;
+
 typedef struct dg_runtime {
     int32_t version;
     int32_t n_threads;
@@ -101,6 +112,8 @@ typedef struct dg_runtime {
     /* memory that was used before, without the page faults of fresh one; null where there is none */
     void *(*take)(size_t size);
     void (*give)(void *memory);
+    /* products of matrices on threads: 0, DG_STOPPED because of `stop`, or another number where memory ran out */
+    int (*multiply)(const struct dg_runtime *rt, const dg_matrices *what, dg_stop *stop);
 } dg_runtime;
 
 /* an entry point: inputs, outputs, the workspace and what `external_call` is given in `buffers`; 0, DG_BAILED_OUT where a check or a call

@@ -234,7 +234,7 @@ class Epilogue:
 
 @dataclass(frozen=True, eq=False)
 class LibraryCall:
-    """A routine of a library: ``matmul``: out = left @ right, or what an epilogue makes of it."""
+    """A routine of a library: ``matmul``: out = left @ right, or what an epilogue makes of it.  `own`: as `Library` has it."""
 
     routine: str
     out: Operand
@@ -242,6 +242,7 @@ class LibraryCall:
     comment: str = ""
     cost: float = 0.0
     epilogue: Epilogue | None = None
+    own: bool = False
 
     @property
     def read(self) -> tuple[Operand, ...]:

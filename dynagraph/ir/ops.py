@@ -137,9 +137,10 @@ class Creation:
 
 @dataclass(frozen=True)
 class Library:
-    """`routine` names what backends must supply."""
+    """`routine` names what backends must supply.  `own`: by dynagraph's own code where a backend has some, not by the library's."""
 
     routine: str
+    own: bool = False
 
 
 @dataclass(frozen=True)

@@ -257,6 +257,7 @@ _SPELLING: dict[str, Spelling] = {
     "argmax": _spell_position("argmax"),
     "argmin": _spell_position("argmin"),
     "matmul": _numpy("matmul"),
+    "own_matmul": lambda node, operands: f"products.matmul({', '.join(operands)})",
     "external_call": _spell_external_call,
     "constant": lambda node, operands: f"np.{_numpy_dtype(node)}({_python_value(node.attrs['value'])})",
     "full": lambda node, operands: (

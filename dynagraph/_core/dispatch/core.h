@@ -20,6 +20,9 @@ extern dg_runtime dg_the_runtime;
 void dg_threads_set(int n); /* 0: as many as this process has processors */
 int dg_threads_start(void);
 
+/* -- ../products/matrices.c: what generated code calls -- */
+int dg_multiply_matrices(const dg_runtime *rt, const dg_matrices *what, dg_stop *stop);
+
 /* -- dtypes.c -- */
 /* dtypes that plans, guards and loops take: numbers, bools and times, in native byte order; else a ValueError */
 int dg_plain_dtype(PyArray_Descr *descr);

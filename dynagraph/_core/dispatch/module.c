@@ -1,6 +1,7 @@
 /* The extension module dynagraph._core._dispatch. */
 #define DG_IMPORTS_NUMPY
 #include "core.h"
+#include "../products/multiply.h"
 
 static PyObject *py_bind(PyObject *module, PyObject *args)
 {
@@ -212,6 +213,15 @@ static PyMethodDef methods[] = {
      "set_tensor_calls(Tensor, Storage, Node, Primitive, numbers, functions) -> apply, made, wrap of dynagraph.torch"},
     {"set_tensor_backward", dg_set_tensor_backward, METH_O,
      "set_tensor_backward(functions) -> what runs backward of dynagraph.torch, after set_tensor_calls"},
+    {"multiply", dg_multiply, METH_VARARGS,
+     "multiply(a, b, out, isa=None): the products of matrices of one float dtype, on the thread pool; `out` is contiguous; isa: one of\n"
+     "product_kernels()"},
+    {"own_matmul", dg_own_matmul, METH_VARARGS,
+     "own_matmul(otherwise, module): a function that multiplies NumPy's float matrices as multiply does, and calls `otherwise` with\n"
+     "all other operands"},
+    {"use_own_products", dg_use_own_products, METH_O, "use_own_products(flag): whether what own_matmul made does so"},
+    {"product_kernels", dg_product_kernels, METH_NOARGS,
+     "product_kernels() -> (instruction set, rows, columns of a float32 tile) of each that this processor has, the best one first"},
     {"set_full_tracebacks", py_set_full_tracebacks, METH_O,
      "set_full_tracebacks(flag): whether exceptions that leave a CompiledFunction keep the frames of dynagraph's own modules"},
     {0},

@@ -13,11 +13,12 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.loops import ExternalCall, Kernel, LibraryCall, Operand, Step, stored_buffers
 from dynagraph.ir.passes.memory_plan import step_buffers
-from dynagraph.ir.shapes import expr_of, same_dim
+from dynagraph.ir.shapes import Dim, expr_of, same_dim
 
 ENTRY = "dg_entry"
 PARALLEL_NANOSECONDS = 20000.0  # estimated serial time above which a kernel goes to the thread pool
 STEPS_OF_A_LOOP = 4  # for which a compiler takes as long as for a loop
+MATRIX_AXES = 8 + 2  # of a product on the thread pool: DG_MATRIX_AXES, and the matrices'
 PART_NANOSECONDS = 5e6  # ... of the parts between which a signal stops it
 
 
@@ -52,6 +53,8 @@ class EntryPrinter:
                     self._launch(step)
             elif isinstance(step, ExternalCall):
                 self._external_call(step)
+            elif step.own and step.out.dtype in (dtypes.float32, dtypes.float64) and len(step.out.shape) <= MATRIX_AXES:
+                self._own_product(step)
             else:
                 self._library_call(step)
         if not checked:
@@ -116,6 +119,31 @@ class EntryPrinter:
         self.out.open("")  # the arrays need the stack for this call only
         self._print_launch(kernel, name, f"(void *const[]){{{', '.join(memory)}}}", sizes)
         self.out.close()
+
+    def _own_product(self, call: LibraryCall) -> None:
+        """A product of matrices on the thread pool (`dynagraph/_core/products`)."""
+        (left, right), out = call.operands, call.out
+        self.out.line(f"/* {call.comment} */")
+        self._stop()
+        self.out.open("")
+        fields = {"c": self._matrix(out, ()), "is_double": str(int(out.dtype is dtypes.float64)), "axes": str(len(out.shape) - 2)}
+        sizes = {"m": out.shape[-2], "n": out.shape[-1], "k": left.shape[-1]}
+        for name, operand in (("a", left), ("b", right)):
+            fields[name] = self._matrix(operand, ())
+            sizes |= {f"{name}_row": operand.strides[-2], f"{name}_column": operand.strides[-1]}
+            own = len(operand.shape) - 2
+            steps = [0 if same_dim(n, 1) else step for n, step in zip(operand.shape[:own], operand.strides)]
+            fields[f"{name}_strides"] = self._numbers([0] * (len(out.shape) - 2 - own) + steps)
+        fields |= {"shape": self._numbers(out.shape[:-2]), **{name: self.c.integer(expr_of(n)) for name, n in sizes.items()}}
+        text = ", ".join(f".{name} = {value}" for name, value in fields.items())
+        stop = "stop" if self.may_stop else "&dg_never"
+        self.out.line(f"const int status = rt->multiply(rt, &(const dg_matrices){{{text}}}, {stop});")
+        self.out.line("if (status)")
+        self.out.line("    return status;")
+        self.out.close()
+
+    def _numbers(self, dims: Sequence[Dim]) -> str:
+        return f"{{{', '.join(self.c.integer(expr_of(n)) for n in dims) or '0'}}}"
 
     def _library_call(self, call: LibraryCall) -> None:
         left, right = call.operands

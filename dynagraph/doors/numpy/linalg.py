@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph import config, products
 from dynagraph.doors.numpy.arguments import (
     as_index,
     flag,
@@ -31,6 +32,8 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Node
 from dynagraph.ir.shapes import Dim, Shape, numel
 
+OWN = (dtypes.float32, dtypes.float64)  # what `dynagraph.products` multiplies itself
+
 # -- products ---------------------------------------------------------------------------------------------------------
 
 
@@ -45,22 +48,39 @@ def matmul(b: Builder, left: Any, right: Any) -> Node:
     return _matmul(b, b.cast(x, dtype), b.cast(y, dtype))
 
 
+def _own_matmul(b: Builder, left: Any, right: Any) -> Node:
+    """Of `dynagraph.products`."""
+    x, y = b.as_node(left), b.as_node(right)
+    if x.dtype.is_half and x.dtype is y.dtype:
+        return b.cast(_own_matmul(b, b.cast(x, dtypes.float32), b.cast(y, dtypes.float32)), x.dtype)
+    is_own = x.dtype is y.dtype and x.dtype in OWN and x.ndim + y.ndim > 2 and x.ndim > 0 and y.ndim > 0
+    is_own = is_own and config.products != "blas" and b.check_op is None
+    return _matmul(b, x, y, "own_matmul") if is_own else matmul(b, x, y)
+
+
 def _product_dtype(who: str, dtype: dtypes.DType) -> dtypes.DType:
     if dtype.is_bool:
         raise Unsupported("UNSUPPORTED_DTYPE", f"{who}: of bools is not captured; cast to an integer dtype")
     return dtype
 
 
-def _matmul(b: Builder, x: Node, y: Node) -> Node:
+def _matmul(b: Builder, x: Node, y: Node, op: str = "matmul") -> Node:
     row, column = x.ndim == 1, y.ndim == 1
-    product = b.call("matmul", reshape(b, x, (1, *x.shape)) if row else x, reshape(b, y, (*y.shape, 1)) if column else y)
+    product = _multiplied(b, op, reshape(b, x, (1, *x.shape)) if row else x, reshape(b, y, (*y.shape, 1)) if column else y)
     shape = product.shape[:-1] if column else product.shape
     if row:
         shape = shape[:-1] if column else (*shape[:-2], shape[-1])
     return reshape(b, product, shape) if row or column else product
 
 
+def _multiplied(b: Builder, op: str, left: Node, right: Node) -> Node:
+    """Matrices of one dtype."""
+    every = config.products == "own" and b.check_op is None and left.dtype in OWN
+    return b.call("own_matmul" if every else op, left, right)
+
+
 register_function(np.matmul, Door("matmul", matmul, like=np.matmul))
+register_function(products.matmul, Door("matmul", _own_matmul, returns="array"))
 
 
 def _common(b: Builder, who: str, *operands: Any) -> list[Node]:
@@ -85,7 +105,7 @@ def _contract(b: Builder, x: Node, y: Node, x_axes: Sequence[int], y_axes: Seque
     rows, columns = [x.shape[k] for k in x_free], [y.shape[k] for k in y_free]
     left = _matrix(b, x, x_free, list(x_axes), (numel(rows), inner))
     right = _matrix(b, y, list(y_axes), y_free, (inner, numel(columns)))
-    return reshape(b, b.call("matmul", left, right), [*rows, *columns])
+    return reshape(b, _multiplied(b, "matmul", left, right), [*rows, *columns])
 
 
 def _matrix(b: Builder, x: Node, row_axes: list[int], column_axes: list[int], shape: Shape) -> Node:
@@ -298,7 +318,7 @@ def _multiply_terms(b: Builder, first: _Term, second: _Term, needed: set[str]) -
     right = reshape(b, permute(b, y, [y_indices.index(i) for i in batch + summed + columns]), (groups[0], groups[2], groups[3]))
     if not batch:
         left, right = reshape(b, left, left.shape[1:]), reshape(b, right, right.shape[1:])
-    product = b.call("matmul", left, right)
+    product = _multiplied(b, "matmul", left, right)
     indices = batch + rows + columns
     return reshape(b, product, [sizes[i] for i in indices]), "".join(indices)
 

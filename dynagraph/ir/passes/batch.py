@@ -235,17 +235,17 @@ def _multiplied(b: _Batch, node: Node) -> Term:
     """Of matrices; where the items' rows meet one and the same matrix as one product, which is much faster than many small ones."""
     left, right = node.args
     if right not in b.made and right.ndim == 2:
-        return _rows_times(b.made[left], Term(right))
+        return _rows_times(node, b.made[left], Term(right))
     if left not in b.made and left.ndim == 2 and same_dim(right.shape[-1], 1):
         rows = b.made[right].reshape(b.made[right].shape[:-1])  # columns lie in memory as rows do
-        product = _rows_times(rows, Term(left).transposed)
+        product = _rows_times(node, rows, Term(left).transposed)
         return product.reshape((*product.shape, 1))
     return _broadcasting(b, node)
 
 
-def _rows_times(x: Term, matrix: Term) -> Term:
+def _rows_times(node: Node, x: Term, matrix: Term) -> Term:
     rows = x.reshape((numel(x.shape[:-1]), x.shape[-1]))
-    return rows.call("matmul", matrix).reshape((*x.shape[:-1], matrix.shape[-1]))
+    return rows.call(node.op.name, matrix).reshape((*x.shape[:-1], matrix.shape[-1]))
 
 
 def _each(b: _Batch, node: Node) -> Term:

@@ -73,7 +73,7 @@ def arithmetic_seconds(node: Node, device: Device) -> float:
     """What the arithmetic of a node takes, its operands at hand."""
     if node.kind != "call_function" or view_of(node) is not None:
         return 0.0
-    if node.is_op("matmul"):
+    if node.is_op("matmul", "own_matmul"):
         terms = hint_numel(node.shape) * hint_of(node.args[0].shape[-1])
         times = COMPLEX_PRODUCT if node.dtype.is_complex else 1.0
         return 2.0 * terms * times / device.products[rate_class(node.dtype)]

@@ -31,7 +31,8 @@ def library_step(group: Group, plan: FusionPlan, buffers: Buffers) -> Step:
     depth: Dim = first.args[0].shape[-1]
     flops = 2.0 * hint_numel(first.shape) * hint_of(depth)
     out, operands = _without_batch(_result(first, buffers), *operands)
-    return LibraryCall(first.op.lowering.routine, out, operands, comment, flops / GEMM_FLOPS_PER_NANOSECOND)
+    cost, own = flops / GEMM_FLOPS_PER_NANOSECOND, first.op.lowering.own
+    return LibraryCall(first.op.lowering.routine, out, operands, comment, cost, own=own)
 
 
 def _without_batch(out: Operand, left: Operand, right: Operand) -> tuple[Operand, tuple[Operand, Operand]]:

@@ -109,7 +109,7 @@ def _joins(node: Node, apart: frozenset[Node]) -> bool:
     view = view_of(node) is not None
     for user in node.users:
         fuses = user.kind == "call_function" and isinstance(user.op.lowering, (Elementwise, Movement, Reduction))
-        if not fuses and not (view and user.is_op("matmul")):
+        if not fuses and not (view and user.is_op("matmul", "own_matmul")):
             return False
     read = sum(a.meta.hint_nbytes for a in dict.fromkeys(node.args) if a not in apart)
     return read - node.meta.hint_nbytes < SPLIT_BYTES

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dynagraph import products
 from dynagraph.torch.core.arrays import library_of_array, strided, ufunc_accumulate, ufunc_reduce
 from dynagraph.torch.core.storage import address_of
 
@@ -500,9 +501,9 @@ def matmul(level: int, a: Any, b: Any) -> Any:
     """Products of matrices and vectors, for all examples."""
     x, y = (v.physical if isinstance(v, BatchedArray) and v.level == level else v for v in (a, b))
     if x is not a and y is b and b.ndim == 2:  # many rows by one matrix
-        return BatchedArray(np.matmul(x, b), level)
+        return BatchedArray(products.matmul(x, b), level)
     if x is a and y is not b and a.ndim == 2 and b.ndim == 1:
-        return BatchedArray(np.matmul(y, a.swapaxes(-1, -2)), level)
+        return BatchedArray(products.matmul(y, a.swapaxes(-1, -2)), level)
     row, column = a.ndim == 1, b.ndim == 1
     if row:
         x = x.reshape((*x.shape[:-1], 1, x.shape[-1]))
@@ -510,7 +511,7 @@ def matmul(level: int, a: Any, b: Any) -> Any:
         y = y.reshape((*y.shape, 1))
     rank = max(a.ndim + row, b.ndim + column)
     batched_a, batched_b = (isinstance(v, BatchedArray) and v.level == level for v in (a, b))
-    out = np.matmul(padded(x, rank) if batched_a else x, padded(y, rank) if batched_b else y)
+    out = products.matmul(padded(x, rank) if batched_a else x, padded(y, rank) if batched_b else y)
     if row:
         out = out.reshape((*out.shape[:-2], out.shape[-1]))
     return BatchedArray(out.reshape(out.shape[:-1]) if column else out, level)

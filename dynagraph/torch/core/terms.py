@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph import products
 from dynagraph.autograd import terms
 from dynagraph.autograd.terms import ir_dtype
 from dynagraph.ir.dtypes import DType
@@ -28,7 +29,8 @@ def defaults_of(name: str, forward: Callable[..., Any] | None = None) -> dict[st
     return found
 
 
-FORWARD = dict(terms.FORWARD)  # what an op does to arrays; `primitives.py` adds PyTorch's own
+# what an op does to arrays; `primitives.py` adds PyTorch's own
+FORWARD = {**terms.FORWARD, "matmul": products.matmul, "own_matmul": products.matmul}
 BY_SIZE = {ufunc: by_size(ufunc.__name__, ufunc) for ufunc in (np.add, np.subtract, np.multiply, np.divide, np.negative)}
 _add, _subtract, _multiply, _divide, _negative = BY_SIZE.values()
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
+from dynagraph import products
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply
@@ -20,7 +19,7 @@ from dynagraph.torch.functions.shapes import reshape, unsqueeze
 def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
     """One product of all rows."""
     rows = x.reshape(-1, x.shape[-1]) if x.size or x.shape[-1] else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
-    result = np.matmul(rows, weight.T)
+    result = products.matmul(rows, weight.T)
     if bias is not None:
         result = result + bias
     return result.reshape(*x.shape[:-1], weight.shape[0])

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph import products
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.primitives import define, from_row
 from dynagraph.torch.core.tensor import Tensor, apply
@@ -23,8 +24,7 @@ def _half_in_single(compute: Any) -> Any:
     return forward
 
 
-MATMUL = from_row("matmul", ("y", "x"), "MmBackward0")
-MATMUL.forward = _half_in_single(np.matmul)
+MATMUL = from_row("own_matmul", ("y", "x"), "MmBackward0", name="matmul")
 BMM = define("bmm", MATMUL.forward, MATMUL.vjps, ("y", "x"), backward="BmmBackward0")
 DOT = define(
     "dot",
@@ -35,7 +35,7 @@ DOT = define(
 )
 MV = define(
     "mv",
-    _half_in_single(np.matmul),
+    products.matmul,
     (
         lambda d, g: g.reshape((*g.shape, 1)) * d.y.conj,
         lambda d, g: (d.x.adjoint @ g.reshape((*g.shape, 1))).reshape(d.y.shape),

@@ -1,0 +1,155 @@
+"""Products of matrices on dynagraph's threads, against the BLAS that NumPy uses and PyTorch, alone and beside a busy neighbour.
+
+    python benchmarks/products.py [--threads 1 2] [--neighbours none thread torch] [--rounds 3] [--json out.json]
+
+Each contender runs in a process of its own, so that none meets the waiting threads of another; the processes take turns, and
+figures are medians over rounds of the medians over calls.  OpenBLAS runs with each core type that this processor may have, and its
+best one counts.  Neighbours: `thread` is a thread of the same process that computes all the time; `torch` is PyTorch's OpenMP team,
+which spins after an operation (OMP_WAIT_POLICY=active).  PyTorch is needed (`pip install -e .[bench]`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Shapes = list[tuple[int, int, int]]
+SHAPES: Shapes = [
+    *((n, n, n) for n in (64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096)),
+    (32, 128, 64), (64, 512, 512), (1, 1024, 1024), (8, 4096, 1024), (100_000, 64, 64), (64, 64, 100_000), (20_000, 10, 784),
+]  # fmt: skip
+CORE_TYPES = ("", "Haswell", "Zen", "SkylakeX")
+CONTENDERS = ("dynagraph", *(f"blas {core}".strip() for core in CORE_TYPES), "torch")
+SECONDS = 0.15  # for each shape in each round
+
+
+def multiplier(contender: str, threads: int) -> Callable[[np.ndarray, np.ndarray, np.ndarray], Callable[[], Any]]:
+    if contender == "torch":
+        import torch
+
+        torch.set_num_threads(threads)
+
+        def prepared(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Callable[[], Any]:
+            x, y, into = map(torch.from_numpy, (a, b, out))
+            return lambda: torch.mm(x, y, out=into)
+
+        return prepared
+    if contender == "dynagraph":
+        import dynagraph as dg
+        from dynagraph._core._dispatch import multiply
+
+        dg.config.threads = threads
+        return lambda a, b, out: lambda: multiply(a, b, out)
+    return lambda a, b, out: lambda: np.matmul(a, b, out=out)
+
+
+def neighbour(name: str, threads: int) -> Callable[[], Any]:
+    """Starts what disturbs; what it gives is called before each call that is timed."""
+    if name == "thread":
+        threading.Thread(target=lambda: hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9), daemon=True).start()
+    if name == "torch":
+        import torch
+
+        torch.set_num_threads(2)
+        x = torch.ones(200_000)
+        return lambda: x.add_(1)
+    return lambda: None
+
+
+def measure(contender: str, disturbed_by: str, threads: int, dtype: str, shapes: Shapes) -> list[float]:
+    """Median seconds of a call, by shape."""
+    multiply, disturb = multiplier(contender, threads), neighbour(disturbed_by, threads)
+    rng, found = np.random.default_rng(0), []
+    for m, n, k in shapes:
+        a, b, out = rng.normal(size=(m, k)).astype(dtype), rng.normal(size=(k, n)).astype(dtype), np.zeros((m, n), dtype)
+        run = multiply(a, b, out)
+        run()
+        samples: list[float] = []
+        end = time.perf_counter() + SECONDS
+        while len(samples) < 5 or time.perf_counter() < end:
+            disturb()
+            start = time.perf_counter()
+            run()
+            samples.append(time.perf_counter() - start)
+        found.append(statistics.median(samples))
+    return found
+
+
+def in_a_process(contender: str, disturbed_by: str, threads: int, dtype: str, shapes: Shapes) -> list[float] | None:
+    """None: OpenBLAS has no such core type here."""
+    kind, _, core = contender.partition(" ")
+    policy = "active" if disturbed_by == "torch" else "passive"
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": policy}
+    if kind == "blas" and core:
+        environment["OPENBLAS_CORETYPE"] = core
+    command = [sys.executable, __file__, "--measure", kind, disturbed_by, str(threads), dtype, json.dumps(shapes)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if done.returncode < 0 and core:
+        return None
+    done.check_returncode()
+    times: list[float] = json.loads(done.stdout)
+    return times
+
+
+def compare(disturbed_by: str, threads: int, dtype: str, shapes: Shapes, rounds: int) -> list[dict[str, Any]]:
+    times: dict[str, list[list[float]]] = {name: [] for name in CONTENDERS}
+    for _ in range(rounds):
+        for name in list(times):
+            found = in_a_process(name, disturbed_by, threads, dtype, shapes)
+            if found is None:
+                del times[name]
+            else:
+                times[name].append(found)
+    rows = []
+    for k, (m, n, depth) in enumerate(shapes):
+        medians = {name: statistics.median(t[k] for t in found) for name, found in times.items()}
+        best = min((seconds, name) for name, seconds in medians.items() if name != "dynagraph")
+        rows.append({"shape": (m, n, depth), "seconds": medians, "best": best[1], "ratio": best[0] / medians["dynagraph"]})
+        rates = "  ".join(f"{name} {2e-9 * m * n * depth / seconds:7.1f}" for name, seconds in medians.items())
+        what = f"{dtype} {threads} threads, {disturbed_by:6}  {f'{m}x{n}x{depth}':15}"
+        print(f"{what} {rates}  GFLOP/s  {rows[-1]['ratio']:5.2f} of the best", flush=True)
+    return rows
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--measure"]:
+        contender, disturbed_by, threads, dtype, shapes = sys.argv[2:]
+        print(json.dumps(measure(contender, disturbed_by, int(threads), dtype, json.loads(shapes))))
+        sys.stdout.flush()
+        os._exit(0)  # the neighbour goes on
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--neighbours", nargs="+", default=["none", "thread", "torch"], choices=("none", "thread", "torch"))
+    parser.add_argument("--dtypes", nargs="+", default=["float32"])
+    parser.add_argument("--most", type=float, default=2.0**36, help="leave out shapes of more multiplications")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    shapes = [shape for shape in SHAPES if float(np.prod(shape, dtype=float)) <= options.most]
+    found = {
+        f"{dtype} {threads} {disturbed_by}": compare(disturbed_by, threads, dtype, shapes, options.rounds)
+        for dtype in options.dtypes
+        for threads in options.threads
+        for disturbed_by in options.neighbours
+    }
+    for name, rows in found.items():
+        ratios = [row["ratio"] for row in rows]
+        print(f"{name}: {statistics.geometric_mean(ratios):.2f} of the best of the others on average, {min(ratios):.2f} at worst")
+    if options.json:
+        Path(options.json).write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()
