@@ -23,6 +23,7 @@ from dynagraph._core._dispatch import (
     recurrent_cell_backward,
     recurrent_forward,
 )
+from dynagraph.products import matmul
 from dynagraph.torch.core.engine import TensorTerm
 from dynagraph.torch.core.engine import grad as gradients_of
 from dynagraph.torch.core.grad_mode import enable_grad
@@ -68,7 +69,7 @@ def _rows(x: Any) -> Any:
 
 def _forward(*operands: Any, kind: str, reverse: bool, biased: bool, projected: bool, packed: bool) -> tuple[Any, ...]:
     x, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, counts = _parts(KINDS[kind], operands, biased, projected, packed)
-    gates = np.matmul(_rows(x), w_ih.T).reshape(*x.shape[:-1], w_ih.shape[0])
+    gates = matmul(_rows(x), w_ih.T).reshape(*x.shape[:-1], w_ih.shape[0])
     room = (None, None, gates) if kind == "lstm" else None
     return recurrent_forward(kind, reverse, gates, h0, c0, w_hh, b_ih, b_hh, w_hr, counts, room)
 
@@ -101,15 +102,15 @@ def _back(d: Any, g: Any) -> list[Any]:
     )  # fmt: skip
     rows = _rows(found[0])
     of_state = _rows(found[2]) if kind.name == "gru" else rows
-    results = [(rows @ w_ih).reshape(x.shape) if d.needs(0) else None, found[1]]
+    results = [matmul(rows, w_ih).reshape(x.shape) if d.needs(0) else None, found[1]]
     if kind.has_cell:
         results.append(found[2])
-    results += [rows.T @ _rows(x), of_state.T @ _states_before(out, h0, counts, attrs["reverse"])]
+    results += [matmul(rows.T, _rows(x)), matmul(of_state.T, _states_before(out, h0, counts, attrs["reverse"]))]
     if b_ih is not None:
         total = rows.sum(0)
         results += [total, total if of_state is rows else of_state.sum(0)]
     if w_hr is not None:
-        results.append(_rows(found[3]).T @ _rows(found[4]))
+        results.append(matmul(_rows(found[3]).T, _rows(found[4])))
     if counts is not None:
         results.append(None)
     return [None if array is None else ArrayTerm(array) for array in results]
