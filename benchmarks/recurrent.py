@@ -93,7 +93,7 @@ def print_memory(name: str, workload: str, threads: int) -> None:
     before = held("VmRSS:")
     for _ in range(3):
         step()
-    print(max(0, held("VmHWM:") - before) / 1e3, before / 1e3, held("VmHWM:") / 1e3)
+    print(max(0, held("VmHWM:") - before) / 1e3)
 
 
 def main() -> None:

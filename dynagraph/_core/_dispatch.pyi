@@ -369,8 +369,8 @@ def recurrent_forward(
     kind: str, reverse: bool, x: Any, h0: Any, c0: Any, weights: Any, bias: Any, bias_of_state: Any, projection: Any, counts: Any,
     out: tuple[Any, ...] | None = None,
 ) -> tuple[Any, ...]:
-    """A recurrent layer over all steps, by threads that share the batch: the outputs; of an LSTM its cells; of LSTM and GRU what the
-    gates were.
+    """A recurrent layer over all steps, by threads that share the batch: the outputs; of an LSTM its cells; of LSTM and GRU what
+    the gates were.
 
     `x` is the input's part in the gates, (steps, batch, columns), or of packed sequences (rows, columns) with the `counts` of rows
     for each step.  Biases, states and the `projection` of an LSTM may be None.  Arrays are all float32 or all float64.
@@ -378,8 +378,8 @@ def recurrent_forward(
     """
 
 def recurrent_backward(
-    kind: str, reverse: bool, grad_outputs: Any, grad_cells: Any, outputs: Any, cells: Any, gates: Any, h0: Any, c0: Any, weights: Any,
-    projection: Any, counts: Any, out: tuple[Any, ...] | None = None,
+    kind: str, reverse: bool, grad_outputs: Any, grad_cells: Any, outputs: Any, cells: Any, gates: Any, h0: Any, c0: Any,
+    weights: Any, projection: Any, counts: Any, out: tuple[Any, ...] | None = None,
 ) -> tuple[Any, ...]:
     """Its gradients: by `x` and `h0`; of an LSTM by `c0`, with a projection by what that gives, and what
     was projected; of a GRU by the state's part."""
@@ -390,7 +390,8 @@ def recurrent_before(reverse: bool, outputs: Any, h0: Any, counts: Any, /) -> tu
 def recurrent_cell(
     kind: str, x: Any, of_state: Any, before: Any, out: tuple[Any, ...] | None = None
 ) -> tuple[Any, ...]:
-    """One step of an LSTM or GRU, of the input's and the state's part in the gates: the state, an LSTM's cells, what the gates were.
+    """One step of an LSTM or GRU, of the input's and the state's part in the gates: the state, an LSTM's cells, what the gates
+    were.
 
     `before`: an LSTM's cells, a GRU's state.
     """

@@ -1,8 +1,8 @@
-"""Doors of recurrent layers (`dynagraph/_core/dispatch/recurrent.c`), which dynagraph.torch calls: steps that call these functions."""
+"""Doors of recurrent layers (`dynagraph/_core/dispatch/recurrent.c`), which dynagraph.torch calls: a program calls them, too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dynagraph._core._dispatch import (
@@ -19,7 +19,7 @@ from dynagraph.ir.graph import Node
 from dynagraph.ir.shapes import Shape
 
 
-def _called(b: Builder, function: Callable[..., Any], args: tuple[Any, ...], shapes: list[Shape], takes_out: bool = True) -> Any:
+def _called(b: Builder, function: Callable[..., Any], args: tuple[Any, ...], shapes: Sequence[Shape], takes_out: bool = True) -> Any:
     """Nodes for the results: all have the dtype of the arrays of floats."""
     operands = [value for value in args if isinstance(value, Node)]
     slots = iter(range(len(operands)))
@@ -46,8 +46,8 @@ def _forward(
 
 
 def _backward(
-    b: Builder, kind: Any, reverse: Any, grad_outputs: Any, grad_cells: Any, outputs: Node, cells: Any, gates: Any, h0: Node, c0: Any,
-    weights: Node, projection: Any, counts: Any, room: Any = None,
+    b: Builder, kind: Any, reverse: Any, grad_outputs: Any, grad_cells: Any, outputs: Node, cells: Any, gates: Any, h0: Node,
+    c0: Any, weights: Node, projection: Any, counts: Any, room: Any = None,
 ) -> Any:  # fmt: skip
     by_x: Shape = (*outputs.shape[:-1], weights.shape[0])
     shapes: list[Shape] = [by_x, h0.shape]
@@ -67,7 +67,7 @@ def _before(b: Builder, reverse: Any, outputs: Node, h0: Node, counts: Any) -> A
 
 def _cell(b: Builder, kind: Any, x: Node, of_state: Node, before: Node, room: Any = None) -> Any:
     batch, hidden = before.shape
-    shapes: list[Shape] = [(batch, hidden)] * (2 if kind == "lstm" else 1) + [(batch, hidden * 4)]
+    shapes: Sequence[Shape] = [(batch, hidden)] * (2 if kind == "lstm" else 1) + [(batch, hidden * 4)]
     return _called(b, recurrent_cell, (kind, x, of_state, before), shapes)
 
 
@@ -76,7 +76,7 @@ def _cell_backward(
 ) -> Any:
     batch, hidden = before.shape
     by_gates = (batch, hidden * (4 if kind == "lstm" else 3))
-    shapes: list[Shape] = [by_gates, (batch, hidden)] + [by_gates] * (kind == "gru")
+    shapes: Sequence[Shape] = [by_gates, (batch, hidden)] + [by_gates] * (kind == "gru")
     return _called(b, recurrent_cell_backward, (kind, grad_h, grad_c, cells, gates, before), shapes)
 
 

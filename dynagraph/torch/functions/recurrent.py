@@ -105,8 +105,8 @@ def _network(
         x = outputs[0] if directions == 1 else cat(outputs, -1)
         if p and train and number < num_layers - 1:
             x = dropout(x, p, True)
-    found = (x, *map(stack, ends))
-    return found if x.dtype is dtype else tuple(cast(t, dtype) for t in found)
+    results: tuple[Tensor, ...] = (x, *map(stack, ends))
+    return results if x.dtype is dtype else tuple(cast(t, dtype) for t in results)
 
 
 def _end(found: Tensor, reverse: bool, counts: Tensor | None, last: Tensor | None, batch: int) -> Tensor:
@@ -150,9 +150,9 @@ def _declare(name: str, kind: Kind) -> None:
 
     compute.__name__ = compute.__qualname__ = name
     compute.__doc__ = (
-        f"``{name}(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)``: the outputs of all steps "
-        f"and the last states; of packed sequences ``{name}(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, "
-        "bidirectional)``."
+        f"``{name}(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)``: the outputs of all "
+        f"steps and the last states; of packed sequences ``{name}(data, batch_sizes, hx, params, has_biases, num_layers, dropout, "
+        "train, bidirectional)``."
     )
     function(name, method=False)(compute)
 

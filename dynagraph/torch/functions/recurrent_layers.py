@@ -4,8 +4,8 @@ The input's part in the gates is one product for all steps.  What is left (`recu
 step by step, and keeps what the gates were; backward does the same in the other direction, and gives the gradients by the gates of
 all steps, from which those of all weights are one product each.
 
-`composed` is the same layer in plain operations.  It is what arrays of other libraries and transforms take, and what the primitive's
-gradient is where that is to be differentiated itself.
+`composed` is the same layer in plain operations.  Arrays of other libraries and transforms take it, and so does the primitive's
+gradient where that is to be differentiated itself.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def _back(d: Any, g: Any) -> list[Any]:
     outs = [d.out.array] if kind.gates == 1 else [term.array for term in d.outs]
     out, cells, gates = outs[0], outs[1] if kind.has_cell else None, None if kind.gates == 1 else outs[-1]
     found = recurrent_backward(
-        kind.name, attrs["reverse"], None if by_out is None else by_out.array, None if by_cells is None else by_cells.array, out, cells,
-        gates, h0, c0, w_hh, w_hr, counts,
+        kind.name, attrs["reverse"], None if by_out is None else by_out.array, None if by_cells is None else by_cells.array,
+        out, cells, gates, h0, c0, w_hh, w_hr, counts,
     )  # fmt: skip
     rows = _rows(found[0])
     of_state = _rows(found[2]) if kind.name == "gru" else rows

@@ -92,7 +92,8 @@ def test_a_loop_over_a_cell_of_any_length() -> None:
 
 
 def test_higher_gradients() -> None:
-    x, h = torch.randn(2, 2, 4, dtype=torch.float64, requires_grad=True), torch.randn(1, 2, 2, dtype=torch.float64, requires_grad=True)
+    about = {"dtype": torch.float64, "requires_grad": True}
+    x, h = torch.randn(2, 2, 4, **about), torch.randn(1, 2, 2, **about)
     for name in ("LSTM", "GRU", "RNN"):
         module = getattr(torch.nn, name)(4, 2, dtype=torch.float64)
         call = (lambda x, h, m=module: m(x, (h, h))[0]) if name == "LSTM" else (lambda x, h, m=module: m(x, h)[0])

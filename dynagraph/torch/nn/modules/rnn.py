@@ -43,12 +43,13 @@ def _check_sizes(
         raise ValueError("dropout should be a number in range [0, 1] representing the probability of an element being zeroed")
     if dropout > 0 and num_layers == 1:  # type: ignore[operator]
         warnings.warn(
-            "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers greater than 1, "
-            f"but got dropout={dropout} and num_layers={num_layers}",
+            "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers greater than "
+            f"1, but got dropout={dropout} and num_layers={num_layers}",
             stacklevel=4,
         )
     for name, value, kind in (
-        ("bias", bias, bool), ("batch_first", batch_first, bool), ("input_size", input_size, int), ("hidden_size", hidden_size, int),
+        ("bias", bias, bool), ("batch_first", batch_first, bool), ("input_size", input_size, int),
+        ("hidden_size", hidden_size, int),
     ):  # fmt: skip
         if not isinstance(value, kind):
             raise TypeError(f"{name} should be of type {kind.__name__}, got: {type(value).__name__}")
@@ -69,10 +70,10 @@ class RNNBase(Module):
     ``weight_hr_lk``; those of the other direction end with ``_reverse``.
     """
 
-    __constants__ = [
+    __constants__ = [  # noqa: RUF012
         "mode", "input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional", "proj_size",
     ]  # fmt: skip
-    __jit_unused_properties__ = ["all_weights"]
+    __jit_unused_properties__ = ["all_weights"]  # noqa: RUF012
     mode: str
     input_size: int
     hidden_size: int
@@ -332,7 +333,7 @@ class GRU(RNNBase):
 class RNNCellBase(Module):
     """What cells have in common: ``weight_ih``, ``weight_hh``, ``bias_ih`` and ``bias_hh``, for `num_chunks` gates."""
 
-    __constants__ = ["input_size", "hidden_size", "bias"]
+    __constants__ = ["input_size", "hidden_size", "bias"]  # noqa: RUF012
     input_size: int
     hidden_size: int
     bias: bool
@@ -391,7 +392,7 @@ class RNNCellBase(Module):
 class RNNCell(RNNCellBase):
     """One step of an `RNN`; `nonlinearity`: "tanh" or "relu"."""
 
-    __constants__ = ["input_size", "hidden_size", "bias", "nonlinearity"]
+    __constants__ = ["input_size", "hidden_size", "bias", "nonlinearity"]  # noqa: RUF012
     nonlinearity: str
 
     def __init__(

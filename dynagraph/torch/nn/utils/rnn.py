@@ -16,8 +16,8 @@ from dynagraph.torch.functions.sorting import sort
 
 Self = TypeVar("Self", bound="PackedSequence")
 _BY_HAND = (
-    "batch_sizes should always be on CPU. Instances of PackedSequence should never be created manually. They should be instantiated "
-    "by functions like pack_sequence and pack_padded_sequences in nn.utils.rnn. "
+    "batch_sizes should always be on CPU. Instances of PackedSequence should never be created manually. They should be "
+    "instantiated by functions like pack_sequence and pack_padded_sequences in nn.utils.rnn. "
     "https://pytorch.org/docs/stable/nn.html#torch.nn.utils.rnn.pack_sequence"
 )
 
@@ -140,7 +140,8 @@ def pack_padded_sequence(
         sizes, order = sort(sizes, descending=True)
         order = order.to(input.device)
         input = index_select(input, 0 if batch_first else 1, order)
-    return PackedSequence(*pack_padded(input, sizes, batch_first), order)
+    data, batch_sizes = pack_padded(input, sizes, batch_first)
+    return PackedSequence(data, batch_sizes, order)
 
 
 def pad_packed_sequence(
@@ -165,7 +166,7 @@ def pad_packed_sequence(
 def pad_sequence(
     sequences: Any, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
 ) -> Tensor:
-    """Sequences of several lengths as one tensor, (longest, batch, ...): the shorter ones with `padding_value` at their `padding_side`."""
+    """Sequences of several lengths as one tensor, (longest, batch, ...): `padding_value` stands at the `padding_side` of others."""
     if not isinstance(sequences, Iterable):
         raise RuntimeError(f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}")
     return pad_sequences(tuple(sequences), batch_first, padding_value, padding_side)

@@ -37,7 +37,7 @@ def _sequences(name: str, layers: int, directions: int, biased: bool, batch_firs
 
 def _packed(name: str, layers: int, directions: int, biased: bool, projected: int = 0) -> Case:
     def run(torch: Any, x: Any, states: Any, weights: Any) -> Any:
-        sizes = torch.tensor([3, 2, 2, 1])
+        sizes = torch.tensor([3, 2, 2, 1], device="cpu")
         return getattr(torch, name)(x, sizes, states, weights, biased, layers, 0.0, False, directions == 2)
 
     weights = _weights(name, layers, directions, biased, projected)
