@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-SOURCES := $(wildcard dynagraph/_core/*.c dynagraph/_core/*.h dynagraph/_core/dispatch/*.c dynagraph/_core/dispatch/*.h)
+SOURCES := $(wildcard dynagraph/_core/*.c dynagraph/_core/*.h dynagraph/_core/*/*.c dynagraph/_core/*/*.h)
 
 # Subprocesses of tests import the package again and again: with its bytecode that takes half the time.
 unexport PYTHONDONTWRITEBYTECODE

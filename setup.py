@@ -21,6 +21,7 @@ FLAGS = [
     "-Wno-missing-field-initializers",
     "-pthread",
 ]
+ROOMS = ("dispatch", "products", "recurrent")  # of dynagraph/_core, whose files make one extension
 # the hot path goes through several files, and a call between two of them costs as much as what it does
 LINK_TIME_OPTIMISATION = ["-flto=auto", "-flto-partition=one"]
 
@@ -63,8 +64,8 @@ setup(
     ext_modules=[
         Extension(
             "dynagraph._core._dispatch",
-            sources=sorted(glob("dynagraph/_core/dispatch/*.c") + glob("dynagraph/_core/products/*.c")),
-            depends=sorted(glob("dynagraph/_core/*.h") + glob("dynagraph/_core/dispatch/*.h") + glob("dynagraph/_core/products/*.h")),
+            sources=sorted(file for room in ROOMS for file in glob(f"dynagraph/_core/{room}/*.c")),
+            depends=sorted(file for room in (".", *ROOMS) for file in glob(f"dynagraph/_core/{room}/*.h")),
             include_dirs=[numpy.get_include(), "dynagraph/_core"],
             extra_compile_args=[*FLAGS],
             extra_link_args=["-pthread"],

@@ -436,6 +436,41 @@ def step_rows(
 
 def fill_numbers(rows: list[tuple[Any, ...]], values: tuple[float, ...], /) -> None:
     """Stores value k in array k of each row; they are arrays of one number."""
+def recurrent_forward(
+    kind: str, reverse: bool, x: Any, h0: Any, c0: Any, weights: Any, bias: Any, bias_of_state: Any, projection: Any, counts: Any,
+    out: tuple[Any, ...] | None = None,
+) -> tuple[Any, ...]:
+    """A recurrent layer over all steps, by threads that share the batch: the outputs; of an LSTM its cells; of LSTM and GRU what
+    the gates were.
+
+    `x` is the input's part in the gates, (steps, batch, columns), or of packed sequences (rows, columns) with the `counts` of rows
+    for each step.  Biases, states and the `projection` of an LSTM may be None.  Arrays are all float32 or all float64.
+    `out`: memory for results; that of an LSTM's gates may be `x`.
+    """
+
+def recurrent_backward(
+    kind: str, reverse: bool, grad_outputs: Any, grad_cells: Any, outputs: Any, cells: Any, gates: Any, h0: Any, c0: Any,
+    weights: Any, projection: Any, counts: Any, out: tuple[Any, ...] | None = None,
+) -> tuple[Any, ...]:
+    """Its gradients: by `x` and `h0`; of an LSTM by `c0`, with a projection by what that gives, and what
+    was projected; of a GRU by the state's part."""
+
+def recurrent_before(reverse: bool, outputs: Any, h0: Any, counts: Any, /) -> tuple[Any, ...]:
+    """The states before each step, in the order of the outputs' rows."""
+
+def recurrent_cell(
+    kind: str, x: Any, of_state: Any, before: Any, out: tuple[Any, ...] | None = None
+) -> tuple[Any, ...]:
+    """One step of an LSTM or GRU, of the input's and the state's part in the gates: the state, an LSTM's cells, what the gates
+    were.
+
+    `before`: an LSTM's cells, a GRU's state.
+    """
+
+def recurrent_cell_backward(
+    kind: str, grad_h: Any, grad_c: Any, cells: Any, gates: Any, before: Any, out: tuple[Any, ...] | None = None
+) -> tuple[Any, ...]:
+    """Its gradients: by the input's part in the gates and by `before`; of a GRU by the state's part, too."""
 
 def set_tensor_calls(
     tensor: type, storage: type, node: type, primitive: type, numbers: Any, functions: dict[str, Any], /

@@ -109,8 +109,10 @@ from dynagraph.torch.functions import (
 from dynagraph.torch.functions import foreach as _foreach  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions import interchange as _interchange  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions import legacy as _legacy  # noqa: F401  (declares its functions)
+from dynagraph.torch.functions import packed_sequences as _packed_sequences  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions import queries as _queries  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions import random as _random  # noqa: F401  (declares its functions)
+from dynagraph.torch.functions import recurrent as _recurrent  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions.common import NAMESPACES as _NAMESPACES
 from dynagraph.torch.functions.shapes import channels_last as channels_last
 from dynagraph.torch.functions.shapes import channels_last_3d as channels_last_3d

@@ -243,6 +243,12 @@ PyObject *dg_run_each(PyObject *module, PyObject *args);
 /* -- step_rows.c: the arrays of optimizers' steps -- */
 PyObject *dg_step_rows(PyObject *module, PyObject *args);
 PyObject *dg_fill_numbers(PyObject *module, PyObject *args);
+/* -- recurrent.c -- */
+PyObject *dg_recurrent_forward(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *dg_recurrent_backward(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *dg_recurrent_before(PyObject *module, PyObject *args);
+PyObject *dg_recurrent_cell(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *dg_recurrent_cell_backward(PyObject *module, PyObject *args, PyObject *kwargs);
 
 /* -- tensor_calls.c -- */
 PyObject *dg_set_tensor_calls(PyObject *module, PyObject *args);

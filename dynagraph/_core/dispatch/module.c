@@ -207,6 +207,18 @@ static PyMethodDef methods[] = {
      "step_rows(params, states, names, counters) -> groups of plain parameters (dtype, counters' values, their arrays, rows), the others"},
     {"fill_numbers", dg_fill_numbers, METH_VARARGS,
      "fill_numbers(rows, values): value k becomes the number in array k of each row"},
+    {"recurrent_forward", (PyCFunction)(void (*)(void))dg_recurrent_forward, METH_VARARGS | METH_KEYWORDS,
+     "recurrent_forward(kind, reverse, x, h0, c0, weights, bias, bias_of_state, projection, counts, out=None) -> arrays: a recurrent\n"
+     "layer over all steps"},
+    {"recurrent_backward", (PyCFunction)(void (*)(void))dg_recurrent_backward, METH_VARARGS | METH_KEYWORDS,
+     "recurrent_backward(kind, reverse, grad_outputs, grad_cells, outputs, cells, gates, h0, c0, weights, projection, counts, out=None)\n"
+     "-> arrays: its gradients"},
+    {"recurrent_before", dg_recurrent_before, METH_VARARGS,
+     "recurrent_before(reverse, outputs, h0, counts) -> (array,): the states before each step"},
+    {"recurrent_cell", (PyCFunction)(void (*)(void))dg_recurrent_cell, METH_VARARGS | METH_KEYWORDS,
+     "recurrent_cell(kind, x, of_state, before, out=None) -> arrays: one step, of both parts in the gates"},
+    {"recurrent_cell_backward", (PyCFunction)(void (*)(void))dg_recurrent_cell_backward, METH_VARARGS | METH_KEYWORDS,
+     "recurrent_cell_backward(kind, grad_h, grad_c, cells, gates, before, out=None) -> arrays: its gradients"},
     {"set_tensor_calls", dg_set_tensor_calls, METH_VARARGS,
      "set_tensor_calls(Tensor, Storage, Node, Primitive, numbers, functions) -> apply, made, wrap of dynagraph.torch"},
     {"set_tensor_backward", dg_set_tensor_backward, METH_O,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -24,21 +25,24 @@ def external_call_of(program: LoopProgram) -> Callable[..., None] | None:
         step = steps[number]
         call = step.call.map(lambda value: concrete(value, {f"s{k}": size for k, size in enumerate(sizes)})) if sizes else step.call
         with np.errstate(all="ignore"):  # as kernels are: no warnings
-            if not call.takes_out:
-                value = call.run(np, operands)
-            elif step.results == (None,):
-                value = call.run(np, operands, out=results[0])
-            else:
-                value = call.run(np, operands, out=dict(zip(step.results, results)))
+            value = call.run(np, operands, out=_room(step, results)) if call.takes_out else call.run(np, operands)
         for result, out in zip(step.results, results):
-            if value is out:
-                continue
             given = selected(value, result)
+            if given is out:
+                continue
             if given.dtype != out.dtype or given.shape != out.shape:
                 raise ValueError(f"{call.function} gave {given.dtype}{list(given.shape)}, not {out.dtype}{list(out.shape)}")
             out[...] = given
 
     return external_call
+
+
+def _room(step: ExternalCall, results: Sequence[np.ndarray]) -> Any:
+    """Memory for the results of a call: for its one result, or a tuple with None for those that nobody uses."""
+    by_number = dict(zip(step.results, results))
+    if None in by_number:
+        return by_number[None]
+    return tuple(by_number.get(k) for k in range(1 + max(by_number)))  # type: ignore[type-var, operator]
 
 
 __all__ = ["external_call_of"]

@@ -31,6 +31,7 @@ from dynagraph.doors.numpy import (  # noqa: F401  (importing the families fills
     operators,
     places,
     products,
+    recurrent,
     reductions,
     windows,
 )

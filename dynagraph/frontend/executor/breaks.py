@@ -150,6 +150,11 @@ _ROWS = (
         "the call has more arrays, or more guarded objects, than one program takes",
         "stack arrays that belong together, or compile parts of the function",
     ),
+    Reason(
+        "GRAPH_FROM_OUTSIDE",
+        "backward() goes through many operations that were recorded before this part of the function",
+        "none is needed: it runs as it does outside of compiled functions; operations of one part are one node",
+    ),
     Reason("LOOP_IN_CALL", "a function that is called has a long loop", "none: it is compiled by itself"),
     Reason("UNROLL_LIMIT", "the loop has too many iterations to unroll", "work on whole arrays, or raise dg.config.unroll_limit"),
     Reason("NOTHING_TO_COMPILE", "there is no array operation in this call", "compile functions that work on arrays"),

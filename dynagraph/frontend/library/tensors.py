@@ -360,6 +360,47 @@ def _register_nodes() -> None:
         return call(frame, own(frame, "fitted"), [array, *wanted], {})
 
 
+MOST_FROM_OUTSIDE = 16  # operations: each is followed with all that it saved, whose guards make a program for this graph alone
+
+
+@package("dynagraph.torch.core.engine")
+def _register_engine() -> None:
+    """Backward through a long graph that was recorded outside (turns of a loop, one by one) is left to the engine."""
+    engine: Any = sys.modules["dynagraph.torch.core.engine"]
+    counted_in_python, node_class = engine._counted, engine.Node
+
+    def from_outside(frame: Frame, roots: Any) -> set[Any]:
+        """The operations recorded outside that backward comes to: all, or more than those that are followed."""
+        found: set[Any] = set()
+        seen: set[int] = set()
+        stack = list(items_of(frame, roots))
+        while stack and len(found) <= MOST_FROM_OUTSIDE:
+            node = stack.pop()
+            if isinstance(node, node_class):  # a real one
+                if node not in found:
+                    found.add(node)
+                    stack += [edge[0] for edge in node.edges if edge is not None]
+                continue
+            value = frame.ex.resolve(node) if not isinstance(node, engine.Tensor) else None
+            if not isinstance(value, Object) or id(value) in seen:
+                continue
+            seen.add(id(value))
+            if value.source is not None:
+                stack += [value.value] if isinstance(value.value, node_class) else []
+            elif "edges" in value.fields:
+                edges = [frame.ex.resolve(edge) for edge in items_of(frame, value.fields["edges"])]
+                stack += [items_of(frame, edge)[0] for edge in edges if not is_none(edge)]
+        return found
+
+    @meaning(counted_in_python)
+    def counted(frame: Frame, roots: Any, wanted: Any) -> Value:
+        if len(from_outside(frame, roots)) > MOST_FROM_OUTSIDE:
+            refuse("GRAPH_FROM_OUTSIDE", f"more than {MOST_FROM_OUTSIDE} operations")
+        wrapped = frame.ex.wrap(counted_in_python, Trusted(counted_in_python, "_counted"))
+        assert isinstance(wrapped, Function)
+        return follow(frame, wrapped, [roots, wanted], {})
+
+
 @package("dynagraph.torch.functions.arithmetic")
 def _register_arithmetic() -> None:
     arithmetic: Any = sys.modules["dynagraph.torch.functions.arithmetic"]

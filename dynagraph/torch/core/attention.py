@@ -9,7 +9,7 @@ libraries.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,11 @@ from dynagraph._core import _dispatch
 from dynagraph.torch.core import philox
 from dynagraph.torch.core.arrays import library_of_array, ufunc_reduce
 
-Results = Mapping[int, Any]  # arrays that take results, by number
+Results = Sequence[Any]  # arrays that take results; None, or missing at the end: there is none
+
+
+def _taking(out: Results | None, number: int) -> Any:
+    return None if out is None or number >= len(out) else out[number]
 
 
 def are_numpys(*arrays: Any) -> bool:
@@ -36,15 +40,17 @@ def attention(
     many of the queries'.  A mask broadcasts to (batch..., heads, rows, keys): where it is bool, True is what counts; else it is
     added.  `causal`: key j counts for row i if j <= i.  What no key counts for is 0.  `dropout`: the probability with which a
     weight is zeroed; its word in the Philox stream from `seed` and `offset` is the one of its number in C order.  `order`: of
-    axes in which the result lies in memory, and is given.  `out`: arrays for results, by number.
+    axes in which the result lies in memory, and is given.  `out`: arrays for results, None for those that are made.
     """
     scale, dropout = float(scale), float(dropout)
     if not are_numpys(q, k, v, mask):
         result, sums = whole_attention(q, k, v, mask, kept(q, k, seed, offset, dropout), scale, causal)
         return result.transpose(order), sums
-    given = out or {}
-    result = given[0] if 0 in given else _new((*q.shape[:-1], v.shape[-1]), q.dtype, order)
-    sums = given[1] if 1 in given else np.empty(q.shape[:-1], q.dtype)
+    result, sums = _taking(out, 0), _taking(out, 1)
+    if result is None:
+        result = _new((*q.shape[:-1], v.shape[-1]), q.dtype, order)
+    if sums is None:
+        sums = np.empty(q.shape[:-1], q.dtype)
     given_mask = None if mask is None else _behaved(mask)
     _dispatch.attention(
         _behaved(q), _behaved(k), _behaved(v), given_mask, seed, offset, _turned_back(result, order), sums, scale, causal, dropout
@@ -64,8 +70,7 @@ def attention_gradient(
     if not are_numpys(q, k, v, mask, result, sums, g):
         found = whole_gradient(q, k, v, mask, kept(q, k, seed, offset, dropout), g, scale, causal)
         return tuple(a.transpose(order) for a in found)  # type: ignore[return-value]
-    given = out or {}
-    by = [given[n] if n in given else _new(a.shape, a.dtype, order) for n, a in enumerate((q, k, v))]
+    by = [_new(a.shape, a.dtype, order) if _taking(out, n) is None else _taking(out, n) for n, a in enumerate((q, k, v))]
     given_mask = None if mask is None else _behaved(mask)
     dq, dk, dv = (_turned_back(a, order) for a in by)
     _dispatch.attention_gradient(

@@ -22,6 +22,7 @@ from dynagraph.torch.nn.modules import (
     padding,
     pixelshuffle,
     pooling,
+    rnn,
     sparse,
     transformer,
     upsampling,
@@ -45,6 +46,7 @@ from dynagraph.torch.nn.modules.normalization import *  # noqa: F403
 from dynagraph.torch.nn.modules.padding import *  # noqa: F403
 from dynagraph.torch.nn.modules.pixelshuffle import *  # noqa: F403
 from dynagraph.torch.nn.modules.pooling import *  # noqa: F403
+from dynagraph.torch.nn.modules.rnn import *  # noqa: F403
 from dynagraph.torch.nn.modules.sparse import *  # noqa: F403
 from dynagraph.torch.nn.modules.transformer import *  # noqa: F403
 from dynagraph.torch.nn.modules.upsampling import *  # noqa: F403
@@ -68,6 +70,7 @@ __all__ += normalization.__all__
 __all__ += padding.__all__
 __all__ += pixelshuffle.__all__
 __all__ += pooling.__all__
+__all__ += rnn.__all__
 __all__ += sparse.__all__
 __all__ += transformer.__all__
 __all__ += upsampling.__all__

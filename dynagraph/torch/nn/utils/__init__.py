@@ -25,4 +25,6 @@ from dynagraph.torch.nn.utils.weight_norm import remove_weight_norm as remove_we
 from dynagraph.torch.nn.utils.weight_norm import weight_norm as weight_norm
 
 clip_grads_with_norm_, get_total_norm = _clip_grad._clip_grads_with_norm_, _clip_grad._get_total_norm
+from dynagraph.torch.nn.utils import rnn as rnn
+
 __getattr__ = getattr_of(__name__)
