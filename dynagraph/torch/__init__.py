@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 
+from dynagraph.torch import amp as amp
 from dynagraph.torch import autograd as autograd
 from dynagraph.torch import fft as fft
 from dynagraph.torch import func as func
@@ -24,6 +25,49 @@ from dynagraph.torch import random as random
 from dynagraph.torch import sparse as sparse
 from dynagraph.torch import special as special
 from dynagraph.torch import storage as storage
+from dynagraph.torch.amp.autocast_mode import (
+    autocast as autocast,
+)
+from dynagraph.torch.amp.autocast_mode import (
+    clear_autocast_cache as clear_autocast_cache,
+)
+from dynagraph.torch.amp.autocast_mode import (
+    get_autocast_cpu_dtype as get_autocast_cpu_dtype,
+)
+from dynagraph.torch.amp.autocast_mode import (
+    get_autocast_dtype as get_autocast_dtype,
+)
+from dynagraph.torch.amp.autocast_mode import (
+    get_autocast_gpu_dtype as get_autocast_gpu_dtype,
+)
+from dynagraph.torch.amp.autocast_mode import (
+    is_autocast_cache_enabled as is_autocast_cache_enabled,
+)
+from dynagraph.torch.amp.autocast_mode import (
+    is_autocast_cpu_enabled as is_autocast_cpu_enabled,
+)
+from dynagraph.torch.amp.autocast_mode import (
+    is_autocast_enabled as is_autocast_enabled,
+)
+from dynagraph.torch.amp.autocast_mode import (
+    set_autocast_cache_enabled as set_autocast_cache_enabled,
+)
+from dynagraph.torch.amp.autocast_mode import (
+    set_autocast_cpu_dtype as set_autocast_cpu_dtype,
+)
+from dynagraph.torch.amp.autocast_mode import (
+    set_autocast_cpu_enabled as set_autocast_cpu_enabled,
+)
+from dynagraph.torch.amp.autocast_mode import (
+    set_autocast_dtype as set_autocast_dtype,
+)
+from dynagraph.torch.amp.autocast_mode import (
+    set_autocast_enabled as set_autocast_enabled,
+)
+from dynagraph.torch.amp.autocast_mode import (
+    set_autocast_gpu_dtype as set_autocast_gpu_dtype,
+)
+from dynagraph.torch.amp.grad_scaler import GradScaler as GradScaler
 from dynagraph.torch.compiler import compile as compile
 from dynagraph.torch.core import dtypes as _dtypes
 from dynagraph.torch.core.devices import device as device
