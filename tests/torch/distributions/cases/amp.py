@@ -283,7 +283,8 @@ MISUSES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "growth": lambda torch, s, o: torch.amp.GradScaler("cpu", growth_factor=1.0),
     "backoff": lambda torch, s, o: torch.amp.GradScaler("cpu", backoff_factor=1.0),
     "half gradients": lambda torch, s, o: (
-        setattr(o, "param_groups", [{"params": [torch.ones(1, dtype=torch.float16, requires_grad=True)]}]), _scaled(s, o).unscale_(o),
+        o.param_groups[0]["params"].__setitem__(0, torch.ones(1, dtype=torch.float16, requires_grad=True)),
+        _scaled(s, o).unscale_(o),
     ),
     "new scale of two": lambda torch, s, o: _scaled(s, o).update(torch.ones(2)),
     "device type": lambda torch, s, o: torch.autocast(3),
