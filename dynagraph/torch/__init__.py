@@ -148,6 +148,7 @@ from dynagraph.torch.functions import (
     statistics,
     ternary,
 )
+from dynagraph.torch.functions import gamma_draws as _gamma_draws  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions import interchange as _interchange  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions import legacy as _legacy  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions import queries as _queries  # noqa: F401  (declares its functions)
