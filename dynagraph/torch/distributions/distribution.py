@@ -189,7 +189,7 @@ class Distribution:
         if actual[len(actual) - len(event) :] != event:
             raise ValueError(f"The right-most size of value must match event_shape: {actual} vs {event}.")
         expected = self._batch_shape + event
-        for i, j in zip(reversed(actual), reversed(expected)):
+        for i, j in zip(actual[::-1], expected[::-1]):
             if i != 1 and j != 1 and i != j:
                 raise ValueError(f"Value is not broadcastable with batch_shape+event_shape: {actual} vs {expected}.")
         try:

@@ -150,12 +150,24 @@ def test_a_step_compiled_is_as_the_plain_one(validate: bool) -> None:
                 torch.manual_seed(seed)
                 values += [call(x, *leaves), leaves[0].grad.clone(), leaves[1].grad.clone()]
             found.append([np.asarray(v) for v in values])
-            if call is not step and not validate:
+            if call is not step:
                 assert not sum(call.stats.breaks.values()), call.stats
     finally:
         D.Distribution.set_default_validate_args(True)
     for a, b in zip(*found):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_what_is_out_of_its_region_is_refused_by_programs() -> None:
+    compiled = torch.compile(lambda scale, y: D.Normal(0.0, scale).log_prob(y), mode="max-autotune")
+    one = torch.ones(3)
+    for _ in range(2):
+        np.testing.assert_allclose(compiled(one, one), np.full(3, -0.5 - 0.5 * np.log(2 * np.pi)), rtol=1e-6)
+    with pytest.raises(ValueError, match="Expected parameter scale"):
+        compiled(-one, one)
+    with pytest.raises(ValueError, match="Expected value argument"):
+        compiled(one, one * float("nan"))
+    assert not sum(compiled.stats.breaks.values())
 
 
 def test_choices_compiled() -> None:
