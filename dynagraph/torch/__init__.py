@@ -151,8 +151,10 @@ from dynagraph.torch.functions import (
 from dynagraph.torch.functions import gamma_draws as _gamma_draws  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions import interchange as _interchange  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions import legacy as _legacy  # noqa: F401  (declares its functions)
+from dynagraph.torch.functions import lower_level as _lower_level  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions import queries as _queries  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions import random as _random  # noqa: F401  (declares its functions)
+from dynagraph.torch.functions import removed as _removed  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions.common import NAMESPACES as _NAMESPACES
 from dynagraph.torch.functions.shapes import channels_last as channels_last
 from dynagraph.torch.functions.shapes import channels_last_3d as channels_last_3d
@@ -165,6 +167,7 @@ from dynagraph.torch.random import initial_seed as initial_seed
 from dynagraph.torch.random import manual_seed as manual_seed
 from dynagraph.torch.random import seed as seed
 from dynagraph.torch.random import set_rng_state as set_rng_state
+from dynagraph.torch.random import thread_safe_generator as thread_safe_generator
 from dynagraph.torch.storage import TypedStorage as TypedStorage
 from dynagraph.torch.storage import UntypedStorage as UntypedStorage
 from dynagraph.torch.version import __version__ as __version__
@@ -181,4 +184,4 @@ del reductions, settings, shapes, splitting, statistics, ternary
 del counting, diagonals, finite_differences, masks, selection, sorting
 globals().update(_NAMESPACES["torch"])
 dtype = _dtypes.dtype
-__getattr__ = _getattr_of(__name__, {"install": "dynagraph.torch.import_hook"})
+__getattr__ = _getattr_of(__name__, {"install": "dynagraph.torch.import_hook", "OutOfMemoryError": "dynagraph.torch.cuda"})
