@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 from dynagraph.torch.core import dtypes
@@ -99,6 +100,9 @@ def autocasting(compute: Callable[..., Any], name: str, namespace: str) -> Calla
     return asking
 
 
+ASKING = next(c for c in autocasting.__code__.co_consts if isinstance(c, CodeType) and c.co_name == "asking")
+
+
 def _computed(compute: Callable[..., Any], cpu: str, cuda: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     tensors = _tensors_in((*args, *kwargs.values()))
     on_gpu = any(is_on_gpu(t._array) for t in tensors)
@@ -183,4 +187,4 @@ _IS_REFUSED = (
     "safe to autocast."
 )
 
-__all__ = ["autocasting", "dtype_of_region", "number_of"]
+__all__ = ["ASKING", "autocasting", "dtype_of_region", "number_of"]
