@@ -190,15 +190,22 @@ class Tail:
 
 @final
 class GradModes:
-    """What `dynagraph.torch` records in the current thread; all instances tell the same."""
+    """What `dynagraph.torch` records in the current thread, and in which dtypes; all instances tell the same."""
 
     grad: bool
     inference: bool
     anomaly: bool
     check_nan: bool
     hooked: bool
+    autocast: bool
+    autocast_cpu: bool
+    autocast_cuda: bool
+    autocast_cache: bool
+    autocast_cpu_dtype: int
+    autocast_cuda_dtype: int
+    casts: dict[Any, Any] | None
     def flags(self) -> int:
-        """All of them as one int, for guards."""
+        """All but `casts` as one int, for guards."""
 
 class HostLoop:
     """Calls `body` again and again with what it gave before, without Python between the calls.

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 
 from dynagraph.torch import __config__ as __config__
+from dynagraph.torch import amp as amp
 from dynagraph.torch import autograd as autograd
 from dynagraph.torch import fft as fft
 from dynagraph.torch import func as func
@@ -26,6 +27,49 @@ from dynagraph.torch import random as random
 from dynagraph.torch import sparse as sparse
 from dynagraph.torch import special as special
 from dynagraph.torch import storage as storage
+from dynagraph.torch.amp.autocast_mode import (
+    autocast as autocast,
+)
+from dynagraph.torch.amp.autocast_mode import (
+    clear_autocast_cache as clear_autocast_cache,
+)
+from dynagraph.torch.amp.autocast_mode import (
+    get_autocast_cpu_dtype as get_autocast_cpu_dtype,
+)
+from dynagraph.torch.amp.autocast_mode import (
+    get_autocast_dtype as get_autocast_dtype,
+)
+from dynagraph.torch.amp.autocast_mode import (
+    get_autocast_gpu_dtype as get_autocast_gpu_dtype,
+)
+from dynagraph.torch.amp.autocast_mode import (
+    is_autocast_cache_enabled as is_autocast_cache_enabled,
+)
+from dynagraph.torch.amp.autocast_mode import (
+    is_autocast_cpu_enabled as is_autocast_cpu_enabled,
+)
+from dynagraph.torch.amp.autocast_mode import (
+    is_autocast_enabled as is_autocast_enabled,
+)
+from dynagraph.torch.amp.autocast_mode import (
+    set_autocast_cache_enabled as set_autocast_cache_enabled,
+)
+from dynagraph.torch.amp.autocast_mode import (
+    set_autocast_cpu_dtype as set_autocast_cpu_dtype,
+)
+from dynagraph.torch.amp.autocast_mode import (
+    set_autocast_cpu_enabled as set_autocast_cpu_enabled,
+)
+from dynagraph.torch.amp.autocast_mode import (
+    set_autocast_dtype as set_autocast_dtype,
+)
+from dynagraph.torch.amp.autocast_mode import (
+    set_autocast_enabled as set_autocast_enabled,
+)
+from dynagraph.torch.amp.autocast_mode import (
+    set_autocast_gpu_dtype as set_autocast_gpu_dtype,
+)
+from dynagraph.torch.amp.grad_scaler import GradScaler as GradScaler
 from dynagraph.torch.compiler import compile as compile
 from dynagraph.torch.core import dtypes as _dtypes
 from dynagraph.torch.core.devices import device as device
@@ -107,12 +151,15 @@ from dynagraph.torch.functions import (
     ternary,
 )
 from dynagraph.torch.functions import foreach as _foreach  # noqa: F401  (declares its functions)
+from dynagraph.torch.functions import gamma_draws as _gamma_draws  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions import interchange as _interchange  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions import legacy as _legacy  # noqa: F401  (declares its functions)
+from dynagraph.torch.functions import lower_level as _lower_level  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions import packed_sequences as _packed_sequences  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions import queries as _queries  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions import random as _random  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions import recurrent as _recurrent  # noqa: F401  (declares its functions)
+from dynagraph.torch.functions import removed as _removed  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions.common import NAMESPACES as _NAMESPACES
 from dynagraph.torch.functions.shapes import channels_last as channels_last
 from dynagraph.torch.functions.shapes import channels_last_3d as channels_last_3d
@@ -125,6 +172,7 @@ from dynagraph.torch.random import initial_seed as initial_seed
 from dynagraph.torch.random import manual_seed as manual_seed
 from dynagraph.torch.random import seed as seed
 from dynagraph.torch.random import set_rng_state as set_rng_state
+from dynagraph.torch.random import thread_safe_generator as thread_safe_generator
 from dynagraph.torch.storage import TypedStorage as TypedStorage
 from dynagraph.torch.storage import UntypedStorage as UntypedStorage
 from dynagraph.torch.version import __version__ as __version__
@@ -141,4 +189,4 @@ del reductions, settings, shapes, splitting, statistics, ternary
 del counting, diagonals, finite_differences, masks, selection, sorting
 globals().update(_NAMESPACES["torch"])
 dtype = _dtypes.dtype
-__getattr__ = _getattr_of(__name__, {"install": "dynagraph.torch.import_hook"})
+__getattr__ = _getattr_of(__name__, {"install": "dynagraph.torch.import_hook", "OutOfMemoryError": "dynagraph.torch.cuda"})

@@ -1450,6 +1450,21 @@ def a_tuple_subclass():
 
 
 @behaviour("1")
+def a_tuple_subclass_with_an_operator_of_its_own():
+    class Shape(tuple):
+        __slots__ = ()
+
+        def __add__(self, other):
+            return Shape(tuple.__add__(self, tuple(other)))
+
+    def f(x, shape):
+        same = Shape((2, 3)) == shape, Shape((2,)) != shape, shape == (2, 3), shape < Shape((3,)), (1,) + shape
+        return x + len(shape + (1,)), same, shape + Shape((4,))
+
+    return f, lambda: (four(), Shape((2, 3)))
+
+
+@behaviour("1")
 def int_float_and_str_subclasses():
     class Size(int):
         def doubled(self):

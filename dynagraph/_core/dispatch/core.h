@@ -228,7 +228,19 @@ extern PyTypeObject dg_NativeLoopType;
 extern PyTypeObject dg_HostLoopType;
 
 /* -- grad_modes.c -- */
-enum { DG_GRAD = 1, DG_INFERENCE = 2, DG_ANOMALY = 4, DG_CHECK_NAN = 8, DG_HOOKED = 16 };
+enum {
+    DG_GRAD = 1,
+    DG_INFERENCE = 2,
+    DG_ANOMALY = 4,
+    DG_CHECK_NAN = 8,
+    DG_HOOKED = 16,
+    DG_AUTOCAST = 32,
+    DG_AUTOCAST_CPU = 64,
+    DG_AUTOCAST_CUDA = 128,
+    DG_AUTOCAST_CACHE = 256,
+    DG_AUTOCAST_CPU_DTYPE = 31 << 9,
+    DG_AUTOCAST_CUDA_DTYPE = 31 << 14,
+};
 extern PyTypeObject dg_GradModesType;
 int dg_grad_modes(void); /* of this thread */
 

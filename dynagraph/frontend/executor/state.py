@@ -89,7 +89,7 @@ class CaptureState(GraphState):
         self.handling: list[Object] = []  # exceptions that are being handled, innermost last
         self.error_state: dict[str, str] = {}  # what the captured code has set of NumPy's (library/errstate.py)
         self.keys: list[Object] = []  # the caller's objects that are keys by their identity
-        self.grad_modes: dict[str, bool] = {}  # those of dynagraph.torch that the captured code has set (kinds/grad_modes.py)
+        self.grad_modes: dict[str, Any] = {}  # those of dynagraph.torch that the captured code has set (kinds/grad_modes.py)
         self.symbolic_floats: set[Source] = set()
         self.computed: dict[Any, Number] = {}  # numbers that are computed before the program (numbers.py)
         self.integers: dict[str, Source] = {}  # by symbol: those of the caller's numbers that change

@@ -235,6 +235,8 @@ def _try_operator(frame: Frame, owner: Any, name: str, other: Any) -> Value:
         return Const(NotImplemented)
     if not isinstance(owner, Object) and not isinstance(found, type(_try_operator)):
         symbol = next(row.symbol for row in BINARY.values() if name in (row.method, row.reflected))
+        if isinstance(other, (Sequence, Dict)):  # the built-in method does not ask for operators of the other's class
+            other = slots_of(other).as_builtin(other)  # type: ignore[attr-defined]
         return binary(frame, symbol, slots_of(owner).as_builtin(owner), other)  # type: ignore[attr-defined]
     return call(frame, bound(frame, owner, found, name), [other], {})
 

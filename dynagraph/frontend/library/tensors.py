@@ -42,6 +42,19 @@ def _register_sizes() -> None:
         meaning(chooses)(means(ufunc))
 
 
+@package("dynagraph.torch.functions")
+def _register_autocast() -> None:
+    asking: Any = sys.modules["dynagraph.torch.core.autocast"].ASKING
+
+    @meaning(asking)
+    def asked(frame: Frame, function: Function, args: list[Any], kwargs: dict[str, Any]) -> Value:
+        """A function that asks for autocast: outside of its regions the function itself."""
+        if mode_of(frame, "autocast"):
+            return follow(frame, function, args, kwargs)
+        compute = function.object.without_autocast
+        return call(frame, frame.ex.wrap(compute, Trusted(compute, compute.__name__)), args, kwargs)
+
+
 @package("dynagraph.torch.core.arrays")
 def _register_arrays() -> None:
     """What the two libraries do by different functions: of arrays on a GPU, too, what NumPy's function means."""

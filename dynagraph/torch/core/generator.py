@@ -298,6 +298,11 @@ class Generator:
         """Binomial numbers of arrays of one shape, as float64."""
         return philox.binomial(*self.take(count.size * philox.WORDS), count, p)
 
+    @drawn
+    def log_gamma(self, shape: Any) -> Any:
+        """Logarithms of gamma numbers of an array of shapes, as float64."""
+        return philox.gamma(*self.take(shape.size * philox.WORDS), shape)
+
 
 # -- the generators that are in use where none is given ---------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from dynagraph._core._dispatch import GradModes
 
-mode = GradModes()  # attributes of the current thread: grad, inference, anomaly, check_nan, hooked
+mode = GradModes()  # attributes of the current thread: grad, inference, anomaly, check_nan, hooked, those of autocast
 Hook = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 
 

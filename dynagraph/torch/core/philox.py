@@ -201,7 +201,12 @@ def binomial(seed: Any, offset: Any, count: Any, p: Any) -> Any:
     return samplers.binomial(count, p, lambda places, attempt: pairs(seed, offset, places, attempt))
 
 
+def gamma(seed: Any, offset: Any, shape: Any) -> Any:
+    """Logarithms of gamma numbers of an array of shapes, as float64; one block of the counter for each."""
+    return samplers.gamma(shape, lambda places, attempt: pairs(seed, offset, places, attempt))
+
+
 __all__ = [
-    "WORDS", "binomial", "block", "followed", "integer_words", "integers", "mask", "normal", "normal_words", "permutation",
+    "WORDS", "binomial", "block", "followed", "gamma", "integer_words", "integers", "mask", "normal", "normal_words", "permutation",
     "poisson", "rounds", "uniform", "uniform_words", "words",
 ]  # fmt: skip

@@ -1,9 +1,9 @@
-"""Poisson and binomial numbers of uniform ones: by inversion where the mean is small, by transformed rejection elsewhere.
+"""Poisson, binomial and gamma numbers of uniform ones: by inversion where a mean is small, by rejection elsewhere.
 
 `draw(places, attempt)` gives two uniform numbers in [0, 1) for each place of the flattened result: the same whenever it is asked.
 
 References: Hörmann, "The transformed rejection method for generating Poisson random variables", 1993 (PTRS); "The generation of
-binomial random variates", 1993 (BTRS).
+binomial random variates", 1993 (BTRS); Marsaglia and Tsang, "A simple method for generating gamma variables", 2000.
 """
 
 from __future__ import annotations
@@ -117,4 +117,30 @@ def binomial(count: Any, p: Any, draw: Draw) -> Any:
     return np.where(turned, n - found, found).reshape(count.shape)
 
 
-__all__ = ["binomial", "log_factorial", "poisson"]
+def gamma(shape: Any, draw: Draw) -> Any:
+    """The logarithms of gamma numbers of an array of shapes (alpha) and of scale 1, as float64.
+
+    Below a shape of 1 they are those of one more, times ``u ** (1 / shape)``: as logarithms, since many are below the least float.
+    """
+    flat = shape.reshape(-1).astype(np.float64)
+    raised = np.where(flat < 1, flat + 1, flat)
+    found = np.zeros_like(flat)
+    left, attempt = _places(flat == flat), 0
+    while left.size:
+        at = left.astype(np.int64)
+        d = raised[at] - 1.0 / 3.0
+        size, angle = draw(left, 2 * attempt)
+        u, _ = draw(left, 2 * attempt + 1)
+        normal = np.sqrt(-2.0 * np.log1p(-size)) * np.cos(2 * math.pi * angle)
+        cube = 1.0 + normal / (3.0 * np.sqrt(d))
+        v = np.where(cube > 0, cube, 1.0) ** 3
+        accepted = (cube > 0) & (np.log1p(-u) < 0.5 * normal * normal + d - d * v + d * np.log(v))
+        found[at[accepted]] = np.log(d * v)[accepted]
+        left = left[~accepted]
+        attempt += 1
+    u, _ = draw(_places(flat == flat), 2 * attempt)  # of a block that no place has used
+    found[flat == flat] += np.where(flat < 1, 1.0, 0.0)[flat == flat] * np.log1p(-u) / flat[flat == flat]
+    return np.where(flat == flat, found, np.nan).reshape(shape.shape)
+
+
+__all__ = ["binomial", "gamma", "log_factorial", "poisson"]

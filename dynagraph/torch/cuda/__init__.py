@@ -15,6 +15,7 @@ from typing import Any
 from dynagraph.errors import CudaError as CudaError
 from dynagraph.torch.core.devices import device as _torch_device
 from dynagraph.torch.core.generator import Generator, generator_of
+from dynagraph.torch.cuda import amp as amp
 from dynagraph.torch.cuda import memory as memory
 from dynagraph.torch.cuda import random as random
 from dynagraph.torch.cuda import streams as streams

@@ -17,6 +17,7 @@ from dynagraph.torch.functions.arithmetic import add, div, mul
 from dynagraph.torch.functions.common import cast, check_tensor, function
 from dynagraph.torch.functions.elementary import neg
 from dynagraph.torch.functions.indexing import MASKED_FILL
+from dynagraph.torch.functions.linear import linear
 from dynagraph.torch.functions.losses import mode_of, not_differentiable, reduce_array
 from dynagraph.torch.functions.reductions import sum as total
 from dynagraph.torch.functions.shapes import reshape
@@ -186,3 +187,16 @@ def _smoothed(
     elif mode == "sum":
         flat = total(flat)
     return add(mul(sharp, 1 - smoothing), mul(flat, smoothing / scores._array.shape[axis]))
+
+
+@function(method=False, namespace="functional")
+def linear_cross_entropy(
+    input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None, weight: Tensor | None = None,
+    reduction: str = "mean", ignore_index: int | None = None, label_smoothing: float = 0.0, options: Any = None,
+) -> Tensor:  # fmt: skip
+    """`cross_entropy` of `linear`; `options` say in which parts PyTorch computes it, and change nothing here."""
+    scores = linear(input, linear_weight, linear_bias)
+    ignored = -100 if ignore_index is None else ignore_index
+    return cross_entropy(scores, target, weight, None, ignored, None, reduction, label_smoothing)
+
+

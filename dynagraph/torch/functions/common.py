@@ -22,6 +22,7 @@ import numpy as np
 from dynagraph.markers import at_capture, is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import is_on_gpu, put_beside
+from dynagraph.torch.core.autocast import autocasting
 from dynagraph.torch.core.dtypes import Size, dtype
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.large import LARGE, writing
@@ -63,7 +64,8 @@ def function(
 
     def declare(written_once: Callable[..., Any]) -> Callable[..., Any]:
         own = name or written_once.__name__
-        named = with_numpy_names(written_once)
+        plain = with_numpy_names(written_once)
+        named = autocasting(plain, own, namespace)
         for each in (own, *aliases):
             public = with_out(named, each, out if isinstance(out, str) else "") if out else named
             if namespace:
@@ -71,11 +73,11 @@ def function(
             if method:
                 setattr(Tensor, each, named)
             if inplace:
-                changing = in_place(named, each)
+                changing = in_place(plain, each)
                 setattr(Tensor, f"{each}_", changing)
                 if namespace in ("torch", "functional"):
                     NAMESPACES[namespace][f"{each}_"] = changing
-        return written_once
+        return written_once if named is plain else named
 
     return declare
 
@@ -155,6 +157,8 @@ def _is_short(number: Any) -> bool:
 def with_out(compute: Callable[..., Any], name: str, rule: str = "") -> Callable[..., Any]:
     """The form that can store its results in tensors that are given: ``torch.add(x, y, out=z)``; `rule` as `function` has it."""
 
+    plain = getattr(compute, "without_autocast", compute)
+
     @functools.wraps(compute)
     def public(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is None:
@@ -171,7 +175,7 @@ def with_out(compute: Callable[..., Any], name: str, rule: str = "") -> Callable
                 check_out_dtype(out, wanted)
             elif rule == "computes" or all(t._array.dtype.kind in "fcV" for t in (out, *args[:1])):
                 kwargs["dtype"] = out.dtype
-        results = compute(*args, **kwargs)
+        results = plain(*args, **kwargs)
         if rule == "same":
             check_out_dtype(out, results.dtype)
         several = (results,) if isinstance(results, Tensor) else tuple(results)

@@ -10,6 +10,7 @@ import numpy as np
 
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import library_of_array
+from dynagraph.torch.core.autocast import autocasting
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.tensor import Tensor, made
 from dynagraph.torch.functions.arithmetic import mul, sub
@@ -20,6 +21,8 @@ from dynagraph.torch.functions.rearrangements import roll
 from dynagraph.torch.functions.reductions import sum
 from dynagraph.torch.functions.shapes import expand, permute, reshape, squeeze, unsqueeze
 from dynagraph.torch.functions.splitting import diagonal
+
+_DOT = autocasting(dot, "bmm", "torch")  # of einsum, which is made of products of matrices
 
 # -- einsum -----------------------------------------------------------------------------------------------------------
 
@@ -188,7 +191,7 @@ def _pair(a: tuple[Tensor, list[int]], b: tuple[Tensor, list[int]], kept: set[in
     if batch:
         product = bmm(reshape(x, size(batch), size(rows), size(inner)), reshape(y, size(batch), size(inner), size(columns)))
     elif not rows and not columns:
-        product = dot(reshape(x, -1), reshape(y, -1))
+        product = _DOT(reshape(x, -1), reshape(y, -1))
     else:
         product = mm(reshape(x, size(rows), size(inner)), reshape(y, size(inner), size(columns)))
     return reshape(product, [sizes[label] for label in result]), result
@@ -298,6 +301,8 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
             f"inner() the last dimension must match on both input tensors but got shapes {list(input._array.shape)} and "
             f"{list(other._array.shape)}"
         )
+    if input._array.ndim == other._array.ndim == 1:
+        return dot(input, other)
     return tensordot(input, other, [[-1], [-1]])
 
 

@@ -11,7 +11,7 @@ from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.activations import in_single
 from dynagraph.torch.functions.arithmetic import add
-from dynagraph.torch.functions.common import check_tensor, function
+from dynagraph.torch.functions.common import cast, check_tensor, function
 from dynagraph.torch.functions.products import matmul
 from dynagraph.torch.functions.shapes import reshape, unsqueeze
 
@@ -101,7 +101,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     count = math.prod(a._array.shape[:-1])
     by_first = linear(reshape(a, count, first), reshape(w.permute(0, 2, 1), outs * second, first))  # type: ignore[attr-defined]
     product = matmul(reshape(by_first, count, outs, second), unsqueeze(reshape(b, count, second), -1))
-    result = reshape(product, (*a._array.shape[:-1], outs))
+    result = cast(reshape(product, (*a._array.shape[:-1], outs)), a.dtype)  # autocast changes the products alone
     return result if bias is None else add(result, bias)
 
 

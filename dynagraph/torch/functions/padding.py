@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import library_of_array, put_beside
+from dynagraph.torch.core.autocast import autocasting
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.common import check_tensor, function
@@ -167,6 +169,13 @@ def _check_circular(x: Tensor, pads: list[int], n: int) -> None:
             raise RuntimeError("Negative padding value is resulting in an empty dimension")
 
 
+_WITHOUT_CONSTANT = {
+    (mode, n): autocasting(functools.partial(apply, PRIMITIVES[f"{mode}_pad{n}d"]), f"{name}_pad{n}d", "functional")
+    for mode, name in (("reflect", "reflection"), ("replicate", "replication"))
+    for n in (1, 2, 3)
+}
+
+
 @function(method=False, namespace="functional")
 def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:
     """With borders: widths before and after the last dimension, then before and after the one in front of it, and so on."""
@@ -202,4 +211,4 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
     if mode == "reflect":
         _check_reflect(x, widths, n)
     _check_sizes(x, widths, n)
-    return apply(PRIMITIVES[f"{mode}_pad{n}d"], x, pads=_pairs(widths, n), mode=mode)
+    return _WITHOUT_CONSTANT[mode, n](x, pads=_pairs(widths, n), mode=mode)

@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.devices import device, get_default_device
 from dynagraph.torch.core.grad_mode import mode as _mode
 from dynagraph.torch.core.tensor import Tensor
@@ -83,24 +82,6 @@ def is_anomaly_check_nan_enabled() -> bool:
 def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
     """As `autograd.set_detect_anomaly`."""
     _mode.anomaly, _mode.check_nan = mode, check_nan
-
-
-@function(method=False)
-def is_autocast_enabled(device_type: str | None = None) -> bool:
-    """False: operations compute in the dtypes of their operands."""
-    return False
-
-
-@function(method=False)
-def is_autocast_cpu_enabled() -> bool:
-    """False: operations compute in the dtypes of their operands."""
-    return False
-
-
-@function(method=False)
-def get_autocast_dtype(device_type: str) -> dtypes.dtype:
-    """The dtype that PyTorch's autocast has by default: bfloat16 on the CPU, float16 on GPUs."""
-    return dtypes.bfloat16 if device(device_type).type == "cpu" else dtypes.float16
 
 
 @function(method=False)

@@ -407,10 +407,10 @@ def broadcast_shapes(*shapes: Any) -> Size:
 
 @function(method=False)
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
-    """Tensors expanded to their common shape."""
+    """Tensors expanded to their common shape; those that have it as they are."""
     given = tuple(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
     shape = check_broadcast(*given)
-    return tuple(expand(x, shape) for x in given)
+    return tuple(x if x._array.shape == shape else expand(x, shape) for x in given)
 
 
 def meshgrid_views(tensors: Sequence[Tensor], indexing: str) -> tuple[Tensor, ...]:

@@ -43,7 +43,7 @@ def _in_single(compute: Callable[..., Any]) -> Callable[..., Any]:
 
 def _refusing(name: str) -> Callable[[Any, Any], Any]:
     def vjp(d: Any, g: Any) -> Any:
-        raise RuntimeError(f"the derivative for '{name}' is not implemented.")
+        raise NotImplementedError(f"the derivative for '{name}' is not implemented.")
 
     return vjp
 

@@ -6,6 +6,7 @@ from dynagraph.torch.missing import getattr_of
 from dynagraph.torch.nn.utils import clip_grad as _clip_grad
 from dynagraph.torch.nn.utils import parametrizations as parametrizations
 from dynagraph.torch.nn.utils import parametrize as parametrize
+from dynagraph.torch.nn.utils import rnn as rnn
 from dynagraph.torch.nn.utils import stateless as stateless
 from dynagraph.torch.nn.utils.clip_grad import clip_grad_norm as clip_grad_norm
 from dynagraph.torch.nn.utils.clip_grad import clip_grad_norm_ as clip_grad_norm_
@@ -25,6 +26,5 @@ from dynagraph.torch.nn.utils.weight_norm import remove_weight_norm as remove_we
 from dynagraph.torch.nn.utils.weight_norm import weight_norm as weight_norm
 
 clip_grads_with_norm_, get_total_norm = _clip_grad._clip_grads_with_norm_, _clip_grad._get_total_norm
-from dynagraph.torch.nn.utils import rnn as rnn
 
 __getattr__ = getattr_of(__name__)

@@ -1,0 +1,76 @@
+"""``torch.distributions``: random numbers with densities, of families that broadcast over batches of parameters."""
+
+from __future__ import annotations
+
+from dynagraph.torch.distributions import constraints as constraints
+from dynagraph.torch.distributions import transforms as transforms
+from dynagraph.torch.distributions.bernoulli import Bernoulli as Bernoulli
+from dynagraph.torch.distributions.beta import Beta as Beta
+from dynagraph.torch.distributions.binomial import Binomial as Binomial
+from dynagraph.torch.distributions.categorical import Categorical as Categorical
+from dynagraph.torch.distributions.cauchy import Cauchy as Cauchy
+from dynagraph.torch.distributions.chi2 import Chi2 as Chi2
+from dynagraph.torch.distributions.constraint_registry import biject_to as biject_to
+from dynagraph.torch.distributions.constraint_registry import transform_to as transform_to
+from dynagraph.torch.distributions.continuous_bernoulli import ContinuousBernoulli as ContinuousBernoulli
+from dynagraph.torch.distributions.dirichlet import Dirichlet as Dirichlet
+from dynagraph.torch.distributions.distribution import Distribution as Distribution
+from dynagraph.torch.distributions.exp_family import ExponentialFamily as ExponentialFamily
+from dynagraph.torch.distributions.exponential import Exponential as Exponential
+from dynagraph.torch.distributions.fishersnedecor import FisherSnedecor as FisherSnedecor
+from dynagraph.torch.distributions.gamma import Gamma as Gamma
+from dynagraph.torch.distributions.generalized_pareto import GeneralizedPareto as GeneralizedPareto
+from dynagraph.torch.distributions.geometric import Geometric as Geometric
+from dynagraph.torch.distributions.gumbel import Gumbel as Gumbel
+from dynagraph.torch.distributions.half_cauchy import HalfCauchy as HalfCauchy
+from dynagraph.torch.distributions.half_normal import HalfNormal as HalfNormal
+from dynagraph.torch.distributions.independent import Independent as Independent
+from dynagraph.torch.distributions.inverse_gamma import InverseGamma as InverseGamma
+from dynagraph.torch.distributions.kl import kl_divergence as kl_divergence
+from dynagraph.torch.distributions.kl import register_kl as register_kl
+from dynagraph.torch.distributions.kumaraswamy import Kumaraswamy as Kumaraswamy
+from dynagraph.torch.distributions.laplace import Laplace as Laplace
+from dynagraph.torch.distributions.lkj_cholesky import LKJCholesky as LKJCholesky
+from dynagraph.torch.distributions.log_normal import LogNormal as LogNormal
+from dynagraph.torch.distributions.logistic_normal import LogisticNormal as LogisticNormal
+from dynagraph.torch.distributions.lowrank_multivariate_normal import LowRankMultivariateNormal as LowRankMultivariateNormal
+from dynagraph.torch.distributions.mixture_same_family import MixtureSameFamily as MixtureSameFamily
+from dynagraph.torch.distributions.multinomial import Multinomial as Multinomial
+from dynagraph.torch.distributions.multivariate_normal import MultivariateNormal as MultivariateNormal
+from dynagraph.torch.distributions.negative_binomial import NegativeBinomial as NegativeBinomial
+from dynagraph.torch.distributions.normal import Normal as Normal
+from dynagraph.torch.distributions.one_hot_categorical import OneHotCategorical as OneHotCategorical
+from dynagraph.torch.distributions.one_hot_categorical import OneHotCategoricalStraightThrough as OneHotCategoricalStraightThrough
+from dynagraph.torch.distributions.pareto import Pareto as Pareto
+from dynagraph.torch.distributions.poisson import Poisson as Poisson
+from dynagraph.torch.distributions.relaxed_bernoulli import RelaxedBernoulli as RelaxedBernoulli
+from dynagraph.torch.distributions.relaxed_categorical import RelaxedOneHotCategorical as RelaxedOneHotCategorical
+from dynagraph.torch.distributions.studentT import StudentT as StudentT
+from dynagraph.torch.distributions.transformed_distribution import TransformedDistribution as TransformedDistribution
+from dynagraph.torch.distributions.transforms import AbsTransform as AbsTransform
+from dynagraph.torch.distributions.transforms import AffineTransform as AffineTransform
+from dynagraph.torch.distributions.transforms import CatTransform as CatTransform
+from dynagraph.torch.distributions.transforms import ComposeTransform as ComposeTransform
+from dynagraph.torch.distributions.transforms import CorrCholeskyTransform as CorrCholeskyTransform
+from dynagraph.torch.distributions.transforms import CumulativeDistributionTransform as CumulativeDistributionTransform
+from dynagraph.torch.distributions.transforms import ExpTransform as ExpTransform
+from dynagraph.torch.distributions.transforms import IndependentTransform as IndependentTransform
+from dynagraph.torch.distributions.transforms import LowerCholeskyTransform as LowerCholeskyTransform
+from dynagraph.torch.distributions.transforms import PositiveDefiniteTransform as PositiveDefiniteTransform
+from dynagraph.torch.distributions.transforms import PowerTransform as PowerTransform
+from dynagraph.torch.distributions.transforms import ReshapeTransform as ReshapeTransform
+from dynagraph.torch.distributions.transforms import SigmoidTransform as SigmoidTransform
+from dynagraph.torch.distributions.transforms import SoftmaxTransform as SoftmaxTransform
+from dynagraph.torch.distributions.transforms import SoftplusTransform as SoftplusTransform
+from dynagraph.torch.distributions.transforms import StackTransform as StackTransform
+from dynagraph.torch.distributions.transforms import StickBreakingTransform as StickBreakingTransform
+from dynagraph.torch.distributions.transforms import TanhTransform as TanhTransform
+from dynagraph.torch.distributions.transforms import Transform as Transform
+from dynagraph.torch.distributions.transforms import identity_transform as identity_transform
+from dynagraph.torch.distributions.uniform import Uniform as Uniform
+from dynagraph.torch.distributions.von_mises import VonMises as VonMises
+from dynagraph.torch.distributions.weibull import Weibull as Weibull
+from dynagraph.torch.distributions.wishart import Wishart as Wishart
+from dynagraph.torch.missing import getattr_of as _getattr_of
+
+__getattr__ = _getattr_of(__name__)
