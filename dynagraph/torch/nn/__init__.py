@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from dynagraph.torch.core.parameter import Buffer as Buffer
+from dynagraph.torch.core.parameter import Parameter as Parameter
+from dynagraph.torch.core.parameter import UninitializedBuffer as UninitializedBuffer
+from dynagraph.torch.core.parameter import UninitializedParameter as UninitializedParameter
 from dynagraph.torch.missing import getattr_of as _getattr_of
 from dynagraph.torch.nn import functional as functional
+from dynagraph.torch.nn import modules as modules
+from dynagraph.torch.nn.modules import *  # noqa: F403
 
 __getattr__ = _getattr_of(__name__)
