@@ -126,6 +126,9 @@ def compile_as(fn: Any, options: Options) -> Any:
         return types.MethodType(compile_as(fn.__func__, options), fn.__self__)
     if isinstance(fn, _dispatch.CompiledFunction):
         fn = fn.__wrapped__
+    if hasattr(type(fn), "__dynagraph_function__"):  # an object that says how calls of it are compiled: a model
+        fn = getattr(fn, "_orig_mod", fn)
+        return fn.__dynagraph_view__(compile_as(fn.__dynagraph_function__, options))
     if not isinstance(fn, types.FunctionType):
         kind = type(fn).__name__
         raise TypeError(f"compile: expected a function written in Python, got {fn!r} of type {kind}; {_instead_of(fn)}")
@@ -186,10 +189,14 @@ def explain(fn: Any) -> Callable[..., Explanation]:
     >>> print(str(dg.explain(lambda x: x + 1)(np.zeros(3))).splitlines()[0].split(",")[0])
     <lambda>: one graph of 4 nodes
     """
+    first: tuple[Any, ...] = ()
+    if hasattr(type(fn), "__dynagraph_function__"):
+        first = (getattr(fn, "_orig_mod", fn),)
+        fn = fn.__dynagraph_function__
     compiled = fn if isinstance(fn, _dispatch.CompiledFunction) else compile_as(fn, _options(False, None, "cpu", "default"))
 
     def explained(*args: Any, **kwargs: Any) -> Explanation:
-        found: Explanation = loading.compiler().explained(compiled, args, kwargs)
+        found: Explanation = loading.compiler().explained(compiled, first + args, kwargs)
         return found
 
     return explained

@@ -147,6 +147,8 @@ class Tensor(metaclass=_TensorMeta):
         if on and self._inference and not mode.inference:
             raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
         self._requires_grad = on
+        if on and self._grad is None:
+            self._grad = None  # its own from now on, so that programs of a first training step serve the next one
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Set whether operations on this leaf are recorded."""

@@ -13,7 +13,7 @@ from dynagraph.torch.core.nodes import Removable
 from dynagraph.torch.core.parameter import Buffer, Parameter
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.functions.common import NAMESPACES
-from dynagraph.torch.nn.modules import hooks, states
+from dynagraph.torch.nn.modules import compiled, hooks, states
 from dynagraph.torch.nn.modules.hooks import ALL, Hook, ModuleHooks
 
 Self = TypeVar("Self", bound="Module")
@@ -86,7 +86,14 @@ class Module:
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
         """A call that is not compiled."""
+        if self._hooks is None and ALL.hooks is None:
+            return self.forward(*args, **kwargs)
         return hooks.call(self, args, kwargs)
+
+    __dynagraph_function__ = staticmethod(_call_impl)  # what `dg.compile(module)` compiles
+
+    def __dynagraph_view__(self, function: Callable[..., Any]) -> Any:
+        return compiled.view_of(self, function)
 
     _wrapped_call_impl = __call__
 
@@ -380,15 +387,15 @@ class Module:
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the parameters' gradients, or set them to zeros."""
         for parameter in self.parameters():
-            if parameter.grad is not None:
-                if set_to_none:
-                    parameter.grad = None
+            if set_to_none:
+                parameter.grad = None  # asked for nothing, so that compiled steps do not depend on what it was
+            elif parameter.grad is not None:
+                grad = parameter.grad
+                if grad.grad_fn is not None:
+                    grad.detach_()
                 else:
-                    if parameter.grad.grad_fn is not None:
-                        parameter.grad.detach_()
-                    else:
-                        parameter.grad.requires_grad_(False)
-                    parameter.grad.zero_()
+                    grad.requires_grad_(False)
+                grad.zero_()
 
     def share_memory(self: Self) -> Self:
         """Move parameters and buffers to shared memory."""
