@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from dynagraph._core import _dispatch
 from dynagraph.backends.executable import Executable
 from dynagraph.ir.graph import Graph
+from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.shapes import Relation, SymInt, expr_of
 from dynagraph.ir.size_programs import size_program
 
@@ -52,12 +53,13 @@ def native_call(graph: Graph, executable: Executable) -> Callable[..., tuple[Any
 
 
 def native_entry(
-    graph: Graph, executable: Executable, places: Sequence[Place] = (), relations: Sequence[Relation] = ()
+    graph: Graph, executable: Executable, places: Sequence[Place] = (), relations: Sequence[Relation] = (), large: Iterable[IntExpr] = ()
 ) -> Any | None:
     """An entry whose ``run_or(arrays, other)`` runs the machine code, and gives a tuple of the outputs that are not checks; or
     `other`, where arrays are not as the graph says, an external call raises, or a check is true.  None: there is no machine code.
 
-    `places`: where each symbol is read, and its bounds.  `relations`: what must be as it was decided.
+    `places`: where each symbol is read, and its bounds.  `relations`: what must be as it was decided.  `large`: what must fit into 64
+    bits.
     """
     native = executable.native
     if native is None:
@@ -79,7 +81,7 @@ def native_entry(
     recipe = ("tuple", tuple(("out", k) for k in range(len(outputs) - graph.n_checks)))
     plan = _dispatch.NativePlan(
         native.address, native.keepalive, len(inputs), given, size_program(native.workspace), recipe, native.release_gil, n_symbols,
-        graph.n_checks, native.external_call, (), tuple(map(size_program, native.limits)), native.better,
+        graph.n_checks, native.external_call, (), tuple(map(size_program, (*native.limits, *large))), native.better,
     )  # fmt: skip
     return _dispatch.Entry(tuple(guards), len(inputs), plan)
 

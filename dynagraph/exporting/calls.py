@@ -1,4 +1,4 @@
-"""What an export captures: the call, and its result as data.  Captures follow this code; see `OPEN_MODULES` in dynagraph/markers.py.
+"""What an export captures: the call, and its result as data.  Captures follow this code (`OPEN_MODULES` in dynagraph/markers.py).
 
 A result is nested tuples: ("array", a), ("tensor", a), ("tuple", (...)), ("none",)...  Arrays in it are copies, so that each is an
 output of the program by itself and no view of another.

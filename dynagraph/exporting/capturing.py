@@ -1,15 +1,14 @@
 """Export: capture one call, and make a program of it that needs neither the function nor its module.
 
-The capture is that of `dg.compile`, whole and without native loops.  Which input of the graph is which argument, parameter or buffer
-is told by the identity of the arrays that guards have found.
+The capture is that of `dg.compile`, whole and without native loops.  Which input of the graph is which argument, parameter or
+buffer is told by the identity of the arrays that guards have found.
 """
 
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,19 +17,24 @@ from dynagraph._core._dispatch import CompiledFunction
 from dynagraph.errors import ExportError
 from dynagraph.exporting.calls import traced
 from dynagraph.exporting.dims import MOST, Derived, Dim, DimHint, Size, sizes_of
+from dynagraph.exporting.examples import Leaf, example_of, hints_of, root_of, size_at
+from dynagraph.exporting.ones import with_ones
 from dynagraph.exporting.program import ExportedProgram, InputSpec
 from dynagraph.exporting.sizes import Binding, SizeRange, holds, said
-from dynagraph.exporting.trees import LEAVES, TENSOR, Tree, array_of, kind_of, tensor_class, tree_of
+from dynagraph.exporting.trees import LEAVES, Tree, array_of, kind_of, tensor_class, tree_of
 from dynagraph.frontend.executor.breaks import Break
 from dynagraph.frontend.executor.capture import Captured, capture
 from dynagraph.frontend.guards.guards import InputArray, InputScalar, SymbolicSize, value_at
 from dynagraph.frontend.guards.profile import SMALLEST, Profile
 from dynagraph.frontend.guards.sources import Source
+from dynagraph.frontend.kinds.numbers import OF_FLOATS, Careful
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Meta, Node
 from dynagraph.ir.intexpr import IntExpr
-from dynagraph.ir.shapes import settled
+from dynagraph.ir.shapes import SymInt, settled
 from dynagraph.pytree import leaves, rebuilt
+
+RECORDED = ("_grad_fn", "_requires_grad", "_output_nr", "_attr_version")  # of tensors: a program records nothing for gradients
 
 
 def export(
@@ -45,8 +49,8 @@ def export(
     strict: taken for PyTorch's sake; every export captures bytecode.
 
     Arrays that the function reads from elsewhere are constants of the program.  Arrays that it writes to, buffers of a module too,
-    are written to by calls of the program.  Raises ExportError where the call cannot be captured whole, with line and cure; where it
-    draws random numbers, or changes other objects of the caller's; and where a named size turns out to be fixed.
+    are written to by calls of the program.  Raises ExportError where the call cannot be captured whole, with line and cure; where
+    it draws random numbers, or changes other objects of the caller's; and where a named size turns out to be fixed.
 
     >>> import numpy as np, dynagraph as dg
     >>> program = dg.export(lambda x: np.tanh(x) + 1, (np.zeros((4, 3)),), dynamic_shapes={"x": {0: dg.Dim("batch")}})
@@ -55,11 +59,14 @@ def export(
     """
     if not isinstance(args, tuple):
         raise ExportError(f"export: args must be a tuple of the call's arguments, got {type(args).__name__}; write (x,)")
-    return _Export(model, args, dict(kwargs or {}), dynamic_shapes).program()
+    asked = _Export(model, args, dict(kwargs or {}), dynamic_shapes)
+    return with_ones(asked, asked.program())
 
 
 class _Asked(Profile):
     """Sizes are symbolic where the export asks for it, and nothing else is."""
+
+    floats_of_sizes = True
 
     def __init__(self, axes: Mapping[int, Mapping[int, Size]]):
         super().__init__(False)
@@ -68,21 +75,6 @@ class _Asked(Profile):
     def symbolic_axes(self, source: Source, array: Any) -> list[bool]:
         asked = self.axes.get(id(array), {})
         return [axis in asked for axis in range(array.ndim)]
-
-
-@dataclass
-class _Leaf:
-    """An array of the call: `value` is what the capture is given in its place."""
-
-    role: str
-    target: str
-    value: Any
-    sizes: Mapping[int, Size] = field(default_factory=dict)
-    persistent: bool = True
-
-    @property
-    def array(self) -> Any:
-        return array_of(self.value)
 
 
 class _Export:
@@ -97,14 +89,15 @@ class _Export:
         n = len(args)
         self.in_tree: Tree = ("tuple", (("tuple", tuple(trees[:n])), ("dict", tuple(kwargs), tuple(trees[n:]))))
         sizes = [s for s, leaf in zip(self._sizes(shapes, args, kwargs, names), leaves((args, kwargs))) if kind_of(leaf)]
-        self.hints = _hints([(leaf, said) for (_, leaf), said in zip(found, sizes)])
+        self.size_of: dict[str, Size] = {}  # by symbol
+        self.hints = hints_of([(leaf, said) for (_, leaf), said in zip(found, sizes)])
         self.leaves = self._state()
         seen = {id(leaf.array) for leaf in self.leaves}
         given = []
         for (name, leaf), said_of in zip(found, sizes):
-            value = _example(leaf, said_of, self.hints, seen)
+            value = example_of(leaf, said_of, self.hints, seen)
             seen.add(id(array_of(value)))
-            given.append(_Leaf("input", name, value, said_of))
+            given.append(Leaf("input", name, value, said_of))
         self.leaves += given
         replaced = iter(given)
         everything = [next(replaced).value if kind_of(leaf) else leaf for leaf in leaves((args, kwargs))]
@@ -122,16 +115,17 @@ class _Export:
     def _sizes(self, shapes: Any, args: tuple[Any, ...], kwargs: dict[str, Any], names: dict[str, Any]) -> list[dict[int, Size]]:
         return sizes_of(shapes, (args, kwargs), names)
 
-    def _state(self) -> list[_Leaf]:
+    def _state(self) -> list[Leaf]:
         """Parameters and buffers, one for each array; the others of its names are `self.aliases`."""
         self.aliases: dict[str, str] = {}
         if self.module is None:
             return []
-        found: dict[int, _Leaf] = {}
+        found: dict[int, Leaf] = {}
         rows = [("parameter", *row, True) for row in self.module.named_parameters(remove_duplicate=False)]
-        rows += [("buffer", name, b, _is_persistent(self.module, name)) for name, b in self.module.named_buffers(remove_duplicate=False)]
+        buffers = self.module.named_buffers(remove_duplicate=False)
+        rows += [("buffer", name, buffer, _is_persistent(self.module, name)) for name, buffer in buffers]
         for role, name, tensor, persistent in rows:
-            first = found.setdefault(id(tensor._array), _Leaf(role, name, tensor, {}, persistent))
+            first = found.setdefault(id(tensor._array), Leaf(role, name, tensor, {}, persistent))
             if first.target != name:
                 self.aliases[name] = first.target
         return list(found.values())
@@ -152,8 +146,10 @@ class _Export:
         profile = _Asked({id(leaf.array): leaf.sizes for leaf in self.leaves})
         values = (self.function, self.args, self.kwargs, tensor_class(), self._buffers())
         try:
-            captured = capture(traced, values, profile=profile)
+            captured = capture(traced, values, profile=profile)  # type: ignore[arg-type]
         except Break as stop:
+            if stop.reason.name == "NOTHING_TO_COMPILE":
+                raise ExportError(f"export: {self.name} computes nothing with arrays") from None
             raise ExportError(f"export: {self.name} cannot be captured whole\n  {stop}") from None
         return _Ending(self, captured, values).program()
 
@@ -179,65 +175,6 @@ def _is_persistent(module: Any, name: str) -> bool:
     return own not in module.get_submodule(path)._non_persistent_buffers_set
 
 
-def _root(size: Size) -> Dim | None:
-    return size if isinstance(size, Dim) else size.root if isinstance(size, Derived) else None
-
-
-def _at(size: Size, root: int) -> int:
-    return size.factor * root + size.shift if isinstance(size, Derived) else root
-
-
-def _hints(leaves: list[tuple[Any, Mapping[int, Size]]]) -> dict[str, int]:
-    """For each named size what the capture takes it to be: what it is in the example, unless that is 0 or 1."""
-    taken = {size for leaf, _ in leaves for size in array_of(leaf).shape}
-    hints: dict[str, int] = {}
-    bounds: dict[str, Dim] = {}
-    for leaf, said_of in leaves:
-        for axis, size in said_of.items():
-            root, given = _root(size), array_of(leaf).shape[axis]
-            if root is None:
-                continue
-            if bounds.setdefault(root.name, root) != root:
-                raise ExportError(f"export: Dim {root.name!r} is given with different bounds")
-            value = given
-            if isinstance(size, Derived):
-                value, rest = divmod(given - size.shift, size.factor)
-                if rest:
-                    raise ExportError(f"export: {size.factor}*{root.name} + {size.shift} cannot be {given}, as it is in the example")
-            if hints.setdefault(root.name, value) != value:
-                raise ExportError(f"export: {root.name} is {hints[root.name]} and {value} in the example; it must be one size")
-            if not root.lowest <= value <= root.highest:
-                raise ExportError(f"export: {root.name} is {value} in the example, and is to be from {root.lowest} to {root.highest}")
-    for name, value in hints.items():
-        if value < SMALLEST:
-            hints[name] = next((k for k in range(SMALLEST, bounds[name].highest + 1) if k not in taken), SMALLEST)
-            taken.add(hints[name])
-            if bounds[name].highest < SMALLEST:
-                raise ExportError(f"export: {name} may be {bounds[name].highest} at most: leave it out of dynamic_shapes")
-    return hints
-
-
-def _example(leaf: Any, sizes: Mapping[int, Size], hints: Mapping[str, int], seen: set[int]) -> Any:
-    """What the capture is given in place of an argument: in C order, no array twice, sizes that are symbolic at least 2."""
-    array = array_of(leaf)
-    shape = list(array.shape)
-    for axis, size in sizes.items():
-        root = _root(size)
-        shape[axis] = max(shape[axis], SMALLEST) if root is None else _at(size, hints[root.name])
-        if shape[axis] < SMALLEST:
-            raise ExportError(f"export: axis {axis}, which is symbolic, must be at least {SMALLEST} in the example")
-    if tuple(shape) != array.shape:
-        array = np.resize(array, shape) if array.size else np.zeros(shape, array.dtype)
-    elif id(array) in seen or (kind_of(leaf) != "scalar" and not array.flags.c_contiguous):
-        array = np.array(array, order="C")
-    if array is array_of(leaf):
-        return leaf
-    if kind_of(leaf) != "tensor":
-        return array if kind_of(leaf) == "array" else array[()]
-    made = sys.modules[TENSOR].wrap(array)
-    return made.requires_grad_() if leaf.requires_grad else made
-
-
 @dataclass
 class _Ending:
     """From a capture to the program."""
@@ -248,7 +185,13 @@ class _Ending:
 
     def program(self) -> ExportedProgram:
         captured, name = self.captured, self.of.name
-        if captured.prologue:
+        drawn = [step for step in captured.prologue if not _is_of_number(step)]
+        if captured.prologue and not drawn:
+            raise ExportError(
+                f"export: {name} has Python compute a number of a size ({_called(captured.prologue[-1])}), which programs leave to "
+                "it; compute it with arrays (np.sqrt), or give the size as it is"
+            )
+        if drawn:
             raise ExportError(
                 f"export: {name} draws random numbers, which a program has no generator for; pass them as arguments, or export a "
                 "model after model.eval()"
@@ -270,7 +213,7 @@ class _Ending:
         specs = tuple(
             InputSpec(node.target, leaf.role, leaf.target, leaf.persistent) for node, leaf in zip(new.placeholders, self.leaves)
         )
-        state = {leaf.target: np.ascontiguousarray(leaf.array) for leaf in self.leaves if leaf.role != "input"}
+        state = {leaf.target: np.asarray(leaf.array, order="C") for leaf in self.leaves if leaf.role != "input"}
         for position in mutations:  # calls of the program do not change the model
             if specs[position].role != "input":
                 state[specs[position].target] = np.array(state[specs[position].target])
@@ -285,13 +228,13 @@ class _Ending:
         known = {id(leaf.value if kind_of(leaf.value) == "scalar" else leaf.array): k for k, leaf in enumerate(self.leaves)}
         found: dict[int, int] = {}
         n_state = sum(leaf.role != "input" for leaf in self.leaves)
-        constants: list[_Leaf] = []
+        constants: list[Leaf] = []
         for guard in self.captured.guards.each():
             if isinstance(guard, (InputArray, InputScalar)):
                 value = value_at(guard.source, self.values)
                 position = known.get(id(value))
                 if position is None:
-                    constants.append(_Leaf("constant", self._constant_name(guard.source.label, constants), value))
+                    constants.append(Leaf("constant", self._constant_name(guard.source.label, constants), value))
                     found[guard.slot] = -len(constants)
                 else:
                     found[guard.slot] = position
@@ -301,7 +244,7 @@ class _Ending:
             slot: n_state - k - 1 if k < 0 else k + n * (self.of.leaves[k].role == "input") for slot, k in found.items()
         }
 
-    def _constant_name(self, label: str, constants: list[_Leaf]) -> str:
+    def _constant_name(self, label: str, constants: list[Leaf]) -> str:
         label = label.removesuffix("__array")
         taken = {leaf.target for leaf in (*self.leaves, *constants)}
         return next(name for name in (label, *(f"{label}_{k}" for k in range(1, 1 + len(taken)))) if name not in taken)
@@ -337,17 +280,19 @@ class _Ending:
                 size = leaf.sizes[guard.axis]
                 bindings.append(Binding(symbol, position, guard.axis))
                 asked[symbol] = size, f"axis {guard.axis} of {leaf.target}"
+                self.of.size_of[symbol] = size
                 if isinstance(size, Dim):
                     roots.setdefault(size.name, IntExpr.symbol(symbol, low=SMALLEST))
                 ranges[symbol] = _range(size, f"{leaf.target}_{guard.axis}")
         for symbol, (size, where) in asked.items():
-            root = _root(size)
+            root = root_of(size)
             if root is None:
                 continue
             if root.name not in roots:
                 raise ExportError(f"export: {where} is derived from {root.name}, which no argument has itself")
             factor, shift = (size.factor, size.shift) if isinstance(size, Derived) else (1, 0)
-            if not env.decide("==", IntExpr.symbol(symbol, low=SMALLEST), roots[root.name] * factor + shift):
+            own, wanted = (env.resolve(e) for e in (IntExpr.symbol(symbol, low=SMALLEST), roots[root.name] * factor + shift))
+            if not env.decide("==", own, wanted):
                 raise ExportError(f"export: {where} is not {root.name}")
         self._check_asked(asked, ranges)
         return ranges, tuple(bindings)
@@ -363,18 +308,20 @@ class _Ending:
             if expr.constant is not None:
                 cure = "make the code depend on no size there, or leave the axis out of dynamic_shapes, or give Dim.AUTO"
                 raise ExportError(f"export: {where}, {name}, was fixed to {expr.constant}{self._place(symbol)}: {cure}")
-            root = _root(size)
+            root = root_of(size)
             other, there = owners.setdefault(str(expr), (name, where))
             if root is not None and other != name:
                 raise ExportError(f"export: {where}, {name}, must be equal to {there}, {other}{self._place(symbol)}: use one Dim")
         for relation, place in env.relations.items():
-            for symbol in relation.left.symbols() | relation.right.symbols():
-                root = _root(asked[symbol.name][0]) if isinstance(asked[symbol.name][0], Dim) else None
-                for bound in () if root is None else (root.min, root.max):
-                    at = dict(env.values) | {symbol.name: bound}
-                    if bound is not None and bound >= SMALLEST and not holds(relation, at):
-                        rule = said(relation, ranges)
-                        raise ExportError(f"export: {root.name} may be {bound}, and the code needs {rule}" + (f" ({place})" if place else ""))
+            for name in {s.name for s in relation.left.symbols() | relation.right.symbols()}:
+                root = asked[name][0]
+                for bound in (root.min, root.max) if isinstance(root, Dim) else ():
+                    if bound is None or bound < SMALLEST:
+                        continue
+                    at = {s: size_at(size, bound) for s, (size, _) in asked.items() if root_of(size) == root}
+                    if not holds(relation, {**env.values, **at}):
+                        where = f" ({place})" if place else ""
+                        raise ExportError(f"export: {root} may be {bound}, and the code needs {said(relation, ranges)}{where}")
 
     def _place(self, symbol: str) -> str:
         """Where it was decided what a symbol is equal to."""
@@ -410,6 +357,8 @@ class _Ending:
         what, *rest = said_of
         if what in LEAVES:
             node = nodes[rest[0].number]
+            if what == "number" and node.is_op("constant") and not isinstance(node.attrs["value"], SymInt):
+                return ("constant", node.attrs["value"])
             if node not in found:
                 found.append(node)
             return (what, found.index(node))
@@ -447,19 +396,31 @@ class _Ending:
         """Raise ExportError where an effect reaches objects of the caller's, other than buffers, which are outputs."""
         function, args = step[1], step[2]
         owner = args[0] if args else ("const", None)
-        if owner[0] == "memo" or (owner[0] == "const" and owner[1] is None):
+        if owner[0] == "memo" or owner == ("const", None):
             return
-        changed = self._at_register(owner[1]) if owner[0] == "arg" else owner[1] if owner[0] == "const" else None
+        register = owner[1] if owner[0] == "arg" else None
+        changed = owner[1] if owner[0] == "const" else None if register is None else self._at_register(register)
         if any(changed is held for held, _ in self.of._buffers()):
             return
         name = args[1][1] if len(args) > 1 and args[1][0] == "const" else ""
-        if name in getattr(type(changed), "__dynagraph_counters__", ()):
+        if name in getattr(type(changed), "__dynagraph_counters__", ()) or (name in RECORDED and kind_of(changed) == "tensor"):
             return
-        source = self.captured.guards.source_of(owner[1]) if owner[0] == "arg" else None
-        what = f"{source}.{name}" if source is not None and isinstance(name, str) and name else getattr(function, "__name__", "an object")
+        source = None if register is None else self.captured.guards.source_of(register)
+        what = f"{source}.{name}" if source is not None and name else getattr(function, "__name__", "an object")
         raise ExportError(
             f"export: {self.of.name} changes what is outside of it ({what}); return the new value instead, or make it a buffer"
         )
+
+
+def _called(step: Any) -> str:
+    """The function of a step before the program."""
+    function = step[0][2][1]
+    return str(getattr(function.function if isinstance(function, Careful) else function, "__name__", "a function"))
+
+
+def _is_of_number(step: Any) -> bool:
+    function = step[0][2][1]
+    return isinstance(function, Careful) or function in OF_FLOATS
 
 
 @dataclass(frozen=True)
@@ -468,10 +429,10 @@ class _Out:
 
 
 def _range(size: Size, unnamed: str) -> SizeRange:
-    root = _root(size)
+    root = root_of(size)
     if root is None:
         return SizeRange(unnamed, SMALLEST, MOST)
-    low, high = (_at(size, bound) for bound in (max(root.lowest, SMALLEST), root.highest))
+    low, high = (size_at(size, bound) for bound in (max(root.lowest, SMALLEST), root.highest))
     if isinstance(size, Derived):
         name = f"{size.factor}*{root.name}" if size.factor != 1 else root.name
         return SizeRange(f"{name}{size.shift:+d}" if size.shift else name, low, min(high, MOST))

@@ -63,6 +63,9 @@ class Dim(metaclass=_DimType):
 
     __rmul__, __radd__ = __mul__, __add__
 
+    def __str__(self) -> str:
+        return self.name
+
 
 @dataclass(frozen=True)
 class Derived:
@@ -95,8 +98,8 @@ Size = Dim | Derived | DimHint
 def sizes_of(shapes: Any, tree: Any, names: Mapping[str, Any]) -> list[dict[int, Size]]:
     """For each leaf of `tree`, the arguments, what is said of its axes.
 
-    `shapes`: None, a dict by parameter, or a sequence in their order; `names`: the arguments by parameter.  Below, it is a tree like
-    the argument's, with a dict by axis or a sequence with an entry an axis in place of each array; None: all sizes are as given.
+    `shapes`: None, a dict by parameter, or a sequence in their order; `names`: the arguments by parameter.  Below, it is a tree
+    like the argument's, with a dict by axis or a sequence with an entry an axis in place of each array; None: sizes are as given.
     """
     if shapes is None:
         return [{} for _ in named_leaves(tree, "")]

@@ -32,7 +32,7 @@ class InputSpec:
     persistent: bool = True
 
 
-@dataclass
+@dataclass(repr=False)
 class ExportedProgram:
     """One call of a function or model, as a graph that runs without it.
 
@@ -54,14 +54,15 @@ class ExportedProgram:
     env: ShapeEnv
     name: str = "program"
     aliases: dict[str, str] = field(default_factory=dict)  # further names of the state's arrays: tied weights
-    _runner: Runner | None = field(default=None, repr=False, compare=False)
+    extra: dict[str, str] = field(default_factory=dict)  # texts that its file holds
+    _runner: Runner | None = field(default=None, compare=False)
 
     # -- what it is -----------------------------------------------------------------------------------------------------------
     @property
-    def state_dict(self) -> dict[str, np.ndarray]:
-        """The arrays of parameters and persistent buffers by name."""
+    def state_dict(self) -> dict[str, Any]:
+        """The parameters and persistent buffers by name, as tensors in the program's own memory."""
         kept = [s for s in self.inputs if s.role == "parameter" or (s.role == "buffer" and s.persistent)]
-        named = {spec.target: self.state[spec.target] for spec in kept}
+        named = {spec.target: built(("tensor", 0), [self.state[spec.target]]) for spec in kept}
         return named | {name: named[target] for name, target in self.aliases.items() if target in named}
 
     @property
@@ -78,6 +79,9 @@ class ExportedProgram:
     def constraints(self) -> tuple[str, ...]:
         """What the captured code decided about symbolic sizes: calls for which it does not hold are refused."""
         return tuple(map(str, self.env.relations))
+
+    def __repr__(self) -> str:
+        return f"<exported program {self.name}: {len(self.inputs)} inputs, {len(self.graph)} nodes>"
 
     def __str__(self) -> str:
         lines = [f"{s.name}: {s.role} {s.target}" for s in self.inputs]
@@ -149,12 +153,6 @@ class ExportedProgram:
             arrays[position][...] = new
         return built(self.out_tree, results[n:])
 
-    def save(self, path: Any, **more: Any) -> None:
-        """Write it to a file, which `dynagraph.load_exported` reads."""
-        from dynagraph.exporting.files import save
-
-        save(self, path, **more)
-
 
 class ExportedModule:
     """An exported program as a callable: a model without its Python."""
@@ -166,13 +164,13 @@ class ExportedModule:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.program(*args, **kwargs)
 
-    def state_dict(self) -> dict[str, np.ndarray]:
-        """The arrays of parameters and persistent buffers by name."""
+    def state_dict(self) -> dict[str, Any]:
+        """The parameters and persistent buffers by name, as tensors in the program's own memory."""
         return self.program.state_dict
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take other values of the same dtypes and shapes."""
-        known = self.program.state_dict
+        known = {name: array_of(value) for name, value in self.program.state_dict.items()}
         if state.keys() != known.keys():
             wrong = ", ".join(sorted(state.keys() ^ known.keys()))
             raise ExportError(f"load_state_dict: names that are on one side only: {wrong}")
@@ -181,7 +179,8 @@ class ExportedModule:
             if array.shape != known[name].shape or array.dtype != known[name].dtype:
                 expected = f"{known[name].dtype}{list(known[name].shape)}"
                 raise ExportError(f"load_state_dict: {name} must be {expected}, got {array.dtype}{list(array.shape)}")
-        self.program.state.update({name: np.array(array, order="C") for name, array in arrays.items()})
+        for name, array in arrays.items():
+            self.program.state[self.program.aliases.get(name, name)] = np.array(array, order="C")
 
 
 __all__ = ["STATE", "ExportedModule", "ExportedProgram", "InputSpec"]

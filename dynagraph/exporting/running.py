@@ -22,7 +22,7 @@ class Runner:
         self.graph = graph
         self.executable = get_backend("cpu")(graph)
         places = [(int(b.symbol[1:]), b.position, b.axis, ranges[b.symbol].low, ranges[b.symbol].high) for b in bindings]
-        self.entry = native_entry(graph, self.executable, places, tuple(env.relations))
+        self.entry = native_entry(graph, self.executable, places, tuple(env.relations), tuple(env.large or ()))
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> tuple[Any, ...] | None:
         if self.entry is None:
@@ -32,7 +32,7 @@ class Runner:
 
     def slowly(self, arrays: Sequence[np.ndarray], name: str) -> tuple[Any, ...]:
         """For arrays that fit by size and dtype, but are laid out in another way, or of which an index is out of bounds."""
-        plain = [np.require(array, requirements="CA") for array in arrays]
+        plain = [np.require(array, requirements=["C", "A"]) for array in arrays]
         results = self(plain)
         if results is None:
             results = self.executable.call(*plain)

@@ -47,6 +47,7 @@ class ShapeEnv:
 
     `replacements`: what symbols are equal to by these relations, in terms of symbols that have no replacement.
     `place`: tells where the captured code is; of each relation it is kept where it was decided.
+    `large`: numbers made of sizes that might not fit into 64 bits, where who runs the program checks that they do; None: nobody does.
     """
 
     values: dict[str, int] = field(default_factory=dict)
@@ -55,6 +56,7 @@ class ShapeEnv:
     replacements: dict[str, IntExpr] = field(default_factory=dict)
     numbers: set[str] = field(default_factory=set)
     place: Callable[[], Location | None] = nowhere
+    large: dict[IntExpr, None] | None = None
     _resolved: dict[IntExpr, IntExpr] = field(default_factory=dict)
 
     def symbol(self, value: int, number: bool = False) -> "SymInt":

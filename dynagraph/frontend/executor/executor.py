@@ -61,7 +61,7 @@ from dynagraph.frontend.kinds.values import (
 )
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Node
-from dynagraph.ir.shapes import nowhere, SymInt
+from dynagraph.ir.shapes import SymInt, nowhere
 from dynagraph.location import Location
 from dynagraph.markers import OPEN_MODULES
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import math
 import operator
 import types
 from typing import Any
@@ -400,6 +401,18 @@ def _reversed(frame: Frame, value: Any) -> Value:
 @meaning(next)
 def _next(frame: Frame, iterator: Any, default: Any = NULL) -> Value:
     return next_of(frame, iterator, default)
+
+
+@meaning(math.prod)
+def _product(frame: Frame, iterable: Any, *, start: Any = Const(1)) -> Value:
+    """The product of sizes that may change is one."""
+    total, items = frame.ex.resolve(start), list(map(frame.ex.resolve, items_of(frame, iterable)))
+    kinds = {type(i.value) if isinstance(i, Const) else type(i) for i in [total, *items]}
+    if SymInt not in kinds or not kinds <= {int, SymInt}:
+        return pure_call(frame, math.prod, [Sequence(list, items)], {"start": total})
+    for item in items:
+        total = binary(frame, "*", total, item)
+    return total
 
 
 @meaning(sum)
