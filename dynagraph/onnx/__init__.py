@@ -1,0 +1,7 @@
+"""ONNX: models as files that other runtimes read, and theirs as functions here.  See docs/export.md."""
+
+from __future__ import annotations
+
+from dynagraph.onnx.exporter import export
+
+__all__ = ["export"]
