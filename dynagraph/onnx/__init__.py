@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from dynagraph.onnx.exporter import export
+from dynagraph.onnx.loader import load
 
-__all__ = ["export"]
+__all__ = ["export", "load"]

@@ -166,7 +166,8 @@ def _arctan2(w: Writer, node: Node, y: str, x: str) -> str:
     turned = w.op("Where", w.op("Less", x, zero), w.op("Add", angle, half_turn), angle)
     upright = w.op("Div", half_turn, w.scalar(2, node.dtype))
     there = w.op("Where", w.op("Equal", x, zero), upright, turned)
-    return w.op("Where", w.op("And", w.op("Equal", x, zero), w.op("Equal", y, zero)), zero, there)
+    at_origin = w.op("Where", w.op("Less", w.op("Reciprocal", x), zero), half_turn, y)
+    return w.op("Where", w.op("And", w.op("Equal", x, zero), w.op("Equal", y, zero)), at_origin, there)
 
 
 def _logarithm_of_sum(w: Writer, dtype: DType, x: str, y: str, base: float) -> str:

@@ -13,24 +13,18 @@ from dynagraph.errors import ExportError
 from dynagraph.exporting import Dim, ExportedProgram
 from dynagraph.exporting import export as export_program
 from dynagraph.exporting.trees import array_of
-from dynagraph.ir.graph import Graph, Node
-from dynagraph.ir.ops import Composite
-from dynagraph.ir.passes.cse import eliminate_common_subexpressions, remove_barriers
-from dynagraph.ir.passes.decompose import expansion
-from dynagraph.ir.passes.fold import fold_constants
-from dynagraph.ir.passes.simplify import simplify
-from dynagraph.ir.rewrite import replace
+from dynagraph.ir.graph import Node
 from dynagraph.ir.shapes import SymInt
 from dynagraph.onnx import arrays, elementwise
 from dynagraph.onnx.package import NUMBERS, number_of, package
 from dynagraph.onnx.patterns import recognise
+from dynagraph.onnx.prepare import prepared
 from dynagraph.onnx.writer import ROWS, NoOperator, Writer, write
 from dynagraph.pytree import named_leaves
 
 assert arrays is not None and elementwise is not None  # their import fills ROWS
 OPSETS = range(18, 24)
 MOST_IN_ONE_FILE = 1 << 31  # bytes: what protocol buffers can hold
-LATER = ("mean",)  # composite ops that ONNX has
 
 
 def export(
@@ -203,22 +197,6 @@ class _Exporter:
         return self.onnx.helper.make_tensor_value_info(name, number_of(node.dtype), shape)
 
 
-def prepared(graph: Graph) -> Graph:
-    """The graph as operators are looked for: simplified, with those composite ops that ONNX has."""
-    graph = graph.copy()
-    for _ in range(4):
-        composites = [n for n in graph.nodes if n.kind == "call_function" and isinstance(n.op.lowering, Composite)]
-        composites = [n for n in composites if n.op.name not in LATER]
-        for node in composites:
-            with graph.inserting_before(node):
-                new = expansion(node)
-            replace(node, new)
-    for apply in (fold_constants, simplify, eliminate_common_subexpressions, remove_barriers):
-        graph = apply(graph)
-    graph.eliminate_dead_code()
-    return graph
-
-
 def _save(onnx: Any, proto: Any, large: dict[str, np.ndarray], path: Any, external: bool) -> None:
     path = os.fspath(path)
     if not large and not external:
@@ -245,4 +223,4 @@ def _save(onnx: Any, proto: Any, large: dict[str, np.ndarray], path: Any, extern
 
 
 assert ROWS and array_of
-__all__ = ["OPSETS", "export", "prepared"]
+__all__ = ["OPSETS", "export"]

@@ -8,6 +8,8 @@ import operator
 import types
 from typing import Any
 
+import numpy as np
+
 from dynagraph.doors.numpy import operator_door
 from dynagraph.frontend.bytecode.decode import VERSION
 from dynagraph.frontend.executor.calls import call
@@ -291,6 +293,8 @@ def _number(kind: type) -> None:
                     return call_special(frame, given[0], name)
         if kind is int and len(given) == 1 and isinstance(given[0], Const) and isinstance(given[0].value, SymInt):
             return given[0]
+        if len(given) == 1 and isinstance(given[0], Const) and isinstance(given[0].value, np.generic):  # of np.finfo
+            given = [Const(given[0].value.item())]
         return pure_call(frame, kind, given, kwargs)
 
 
