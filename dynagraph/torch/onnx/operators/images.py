@@ -92,21 +92,24 @@ def _with_bias_behind(x: Any, bias: Any, axis: int, first: int) -> Any:
 # -- pools ------------------------------------------------------------------------------------------------------------------------
 
 
-def _windows(x: Any, pairs: Pairs, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], ceil_mode: int, fill: Any) -> Any:
+def _counts(
+    sizes: Sequence[int], pairs: Pairs, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], ceil_mode: int
+) -> list[int]:
+    """How many windows there are along each axis."""
+    found = []
+    for size, k, stride, dilation, (before, after) in zip(sizes, kernel, strides, dilations, pairs):
+        span = size + before + after - (k - 1) * dilation - 1
+        count = (-(-span // stride) if ceil_mode else span // stride) + 1
+        found.append(count - 1 if ceil_mode and (count - 1) * stride >= size + before else count)  # it would begin behind the elements
+    return found
+
+
+def _windows(x: Any, pairs: Pairs, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], counts: Any, fill: Any) -> Any:
     """The elements of each window, along a last axis; where there are none, `fill`."""
-    sizes = []
-    for axis, (k, stride, dilation, (before, after)) in enumerate(zip(kernel, strides, dilations, pairs)):
-        span = x.shape[2 + axis] + before + after - (k - 1) * dilation - 1
-        count = span // stride + 1
-        if ceil_mode:
-            count = -(-span // stride) + 1
-            if (count - 1) * stride >= x.shape[2 + axis] + before:
-                count -= 1
-        sizes.append(count)
-    needed = [(c - 1) * s + (k - 1) * d + 1 for c, s, k, d in zip(sizes, strides, kernel, dilations)]
+    needed = [(c - 1) * s + (k - 1) * d + 1 for c, s, k, d in zip(counts, strides, kernel, dilations)]
     ends = [max(n - size - before, 0) for n, size, (before, _) in zip(needed, x.shape[2:], pairs)]
     x = F.pad(x, [n for (before, _), end in reversed(list(zip(pairs, ends))) for n in (before, end)], value=fill)
-    for axis, (count, k, stride, dilation) in enumerate(zip(sizes, kernel, strides, dilations)):
+    for axis, (count, k, stride, dilation) in enumerate(zip(counts, kernel, strides, dilations)):
         places = torch.arange(count).unsqueeze(1) * stride + torch.arange(k) * dilation
         chosen = torch.index_select(x, 2 + axis, places.reshape(-1))
         x = chosen.reshape((*x.shape[: 2 + axis], count, k, *x.shape[3 + axis :])).movedim(3 + axis, -1)
@@ -122,7 +125,9 @@ def max_pool(
     strides, dilations = strides or [1] * n, dilations or [1] * n
     pairs = pads_of(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad)
     lowest = float("-inf") if x.is_floating_point() else torch.iinfo(x.dtype).min
-    values = torch.amax(_windows(x, pairs, kernel_shape, strides, dilations, ceil_mode, lowest), -1)
+    counts = _counts(x.shape[2:], pairs, kernel_shape, strides, dilations, ceil_mode)
+    found = _windows(x, pairs, kernel_shape, strides, dilations, counts, lowest)
+    values = torch.amax(found, -1)
     if n_outputs == 1:
         return values
     sizes = list(x.shape[2:])
@@ -130,17 +135,17 @@ def max_pool(
     numbers = torch.arange(math.prod(sizes)).reshape([sizes[k] for k in order]).permute([order.index(k) for k in range(n)])
     whole = math.prod(sizes) * torch.arange(x.shape[0] * x.shape[1]).reshape(x.shape[0], x.shape[1], *(1 for _ in sizes))
     flat = (numbers + whole).to(torch.int64)
-    found = _windows(x, pairs, kernel_shape, strides, dilations, ceil_mode, lowest)
-    where = _windows(flat, pairs, kernel_shape, strides, dilations, ceil_mode, 0)
+    where = _windows(flat, pairs, kernel_shape, strides, dilations, counts, 0)
     return values, torch.gather(where, -1, torch.argmax(found, -1, True)).squeeze(-1)
 
 
 def _mean_of_windows(x: Any, pairs: Pairs, kernel: Any, strides: Any, dilations: Any, ceil_mode: int, count_include_pad: int) -> Any:
-    total = torch.sum(_windows(x, pairs, kernel, strides, dilations, ceil_mode, 0), -1)
+    counts = _counts(x.shape[2:], pairs, kernel, strides, dilations, ceil_mode)
+    total = torch.sum(_windows(x, pairs, kernel, strides, dilations, counts, 0), -1)
     ones = torch.ones((1, 1, *x.shape[2:]), dtype=x.dtype)
     if count_include_pad:
         ones, pairs = _padded(ones, pairs, 1.0), [(0, 0)] * len(pairs)
-    return total / torch.sum(_windows(ones, pairs, kernel, strides, dilations, ceil_mode, 0), -1)
+    return total / torch.sum(_windows(ones, pairs, kernel, strides, dilations, counts, 0), -1)
 
 
 @operator("AveragePool")
@@ -162,7 +167,8 @@ def lp_pool(
     n = x.ndim - 2
     strides, dilations = strides or [1] * n, dilations or [1] * n
     pairs = pads_of(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad)
-    found = _windows(torch.pow(torch.abs(x), p), pairs, kernel_shape, strides, dilations, ceil_mode, 0)
+    counts = _counts(x.shape[2:], pairs, kernel_shape, strides, dilations, ceil_mode)
+    found = _windows(torch.pow(torch.abs(x), p), pairs, kernel_shape, strides, dilations, counts, 0)
     return torch.pow(torch.sum(found, -1), 1 / p)
 
 
@@ -223,7 +229,8 @@ def upsample(x: Any, scales: Any, mode: str = "nearest") -> Any:
 
 def _places(before: int, after: int, ratio: float, mode: str) -> list[float]:
     if mode == "align_corners":
-        return [k * (before - 1) / (after - 1) if after > 1 else 0.0 for k in range(after)]
+        exact = ratio * before
+        return [k * (before - 1) / (exact - 1) if exact > 1 else 0.0 for k in range(after)]
     if mode == "asymmetric":
         return [k / ratio for k in range(after)]
     if mode == "pytorch_half_pixel" and after == 1:
@@ -253,13 +260,10 @@ def _weights(place: float, n: int, ratio: float, mode: str, antialias: bool, a: 
     reach = (1 if mode == "linear" else 2) / scale
     row = [0.0] * n
     total = 0.0
-    first = math.floor(place - reach) + (1 if not antialias else 0)
-    for k in range(first, math.ceil(place + reach) + 1):
+    for k in range(math.floor(place - reach), math.ceil(place + reach) + 1):
         weight = _triangle((k - place) * scale) if mode == "linear" else _cubic((k - place) * scale, a)
-        outside = k < 0 or k >= n
-        if (exclude or antialias) and outside and (exclude or mode == "cubic" or antialias):
-            if exclude or antialias:
-                continue
+        if exclude and not 0 <= k < n:
+            continue
         total += weight
         row[min(max(k, 0), n - 1)] += weight
     return [w / total for w in row] if (exclude or antialias) and total else row

@@ -35,7 +35,9 @@ def _prod(x: Any, axes: Any, keepdims: bool) -> Any:
 
 def _extreme(of: Callable[..., Any], everything: str) -> Callable[..., Any]:
     def compute(x: Any, axes: Any, keepdims: bool) -> Any:
-        return of(x.to(torch.uint8), axes, keepdims).to(torch.bool) if x.dtype == torch.bool else _or_of_none(x, axes, keepdims)
+        if x.dtype == torch.bool:
+            return compute(x.to(torch.uint8), axes, keepdims) > 0
+        return _or_of_none(x, axes, keepdims)
 
     def _or_of_none(x: Any, axes: Any, keepdims: bool) -> Any:
         if x.numel():
@@ -103,22 +105,26 @@ _running("CumSum", torch.cumsum, 0)
 _running("CumProd", torch.cumprod, 1)
 
 
-@operator("Softmax")
-def softmax(x: Any, axis: int = -1) -> Any:
-    return F.softmax(x, axis)
+def _shares(name: str, function: Callable[..., Any]) -> None:
+    """`coerced`: along all axes from that one on, as opsets before 13 have it."""
+
+    @operator(name)
+    def shares(x: Any, axis: int = -1, coerced: bool = False) -> Any:
+        return function(x.flatten(axis % x.ndim), -1).reshape(x.shape) if coerced else function(x, axis)
 
 
-@operator("LogSoftmax")
-def log_softmax(x: Any, axis: int = -1) -> Any:
-    return F.log_softmax(x, axis)
+_shares("Softmax", F.softmax)
+_shares("LogSoftmax", F.log_softmax)
 
 
-@operator("Hardmax")
-def hardmax(x: Any, axis: int = -1) -> Any:
+def _hardmax(x: Any, axis: int) -> Any:
     axis = axis % x.ndim
     shape = [1] * x.ndim
     shape[axis] = x.shape[axis]
     return (torch.arange(x.shape[axis]).reshape(shape) == torch.argmax(x, axis, True)).to(x.dtype)
+
+
+_shares("Hardmax", _hardmax)
 
 
 @operator("Gemm")

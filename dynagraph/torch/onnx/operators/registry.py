@@ -63,7 +63,7 @@ def ints(value: Any) -> list[int]:
     """The numbers that a value holds; of a tensor only its data tell."""
     if type(value) is int:
         return [value]
-    return list(value) if type(value) is tuple else [int(v) for v in value.reshape(-1).tolist()]
+    return list(value) if type(value) in (tuple, list) else [int(v) for v in value.reshape(-1).tolist()]
 
 
 def number(value: Any) -> Any:

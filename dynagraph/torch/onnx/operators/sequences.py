@@ -156,44 +156,63 @@ def lstm(
 @operator("Attention")
 def attention(
     q: Any, k: Any, v: Any, mask: Any = None, past_key: Any = None, past_value: Any = None, lengths: Any = None, is_causal: int = 0,
-    kv_num_heads: int | None = None, q_num_heads: int | None = None, qk_matmul_output_mode: int = 0, scale: float | None = None,
-    softcap: float = 0.0, softmax_precision: int | None = None,
+    kv_num_heads: int | None = None, left_window_size: int = -1, q_num_heads: int | None = None, qk_matmul_output_mode: int = 0,
+    right_window_size: int = -1, scale: float | None = None, softcap: float = 0.0, softmax_precision: int | None = None,
 ) -> Any:  # fmt: skip
     flat = q.ndim == 3
     if flat:
         assert q_num_heads is not None and kv_num_heads is not None
         q, k, v = (t.reshape(t.shape[0], t.shape[1], n, -1).transpose(1, 2)
                    for t, n in ((q, q_num_heads), (k, kv_num_heads), (v, kv_num_heads)))  # fmt: skip
+    offset = _offset(q, past_key, lengths)
     if past_key is not None:
         k, v = torch.cat([past_key, k], 2), torch.cat([past_value, v], 2)
     present = k, v
     if k.shape[1] != q.shape[1]:
         k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], 1) for t in (k, v))
     root = math.sqrt(1 / math.sqrt(q.shape[-1]) if scale is None else scale)
-    scores = torch.matmul(q * root, (k * root).transpose(-1, -2))
-    products = scores
-    rows, columns = scores.shape[-2], scores.shape[-1]
-    if is_causal:
-        first = columns - rows if past_key is not None else 0
-        kept = torch.arange(columns) <= torch.arange(rows).unsqueeze(1) + first
-        scores = scores.masked_fill(torch.logical_not(kept), float("-inf"))
-    if lengths is not None:
-        there = torch.arange(columns) < lengths.reshape(-1, 1, 1, 1)
-        scores = scores.masked_fill(torch.logical_not(there), float("-inf"))
-    if mask is not None:
-        if mask.shape[-1] < columns:
-            mask = F.pad(mask, [0, columns - mask.shape[-1]], value=False if mask.dtype == torch.bool else float("-inf"))
-        scores = scores.masked_fill(torch.logical_not(mask), float("-inf")) if mask.dtype == torch.bool else scores + mask
-    masked = scores
-    if softcap:
-        scores = softcap * torch.tanh(scores / softcap)
-    capped = scores
-    wide = scores if softmax_precision is None else scores.to(dtype_of(softmax_precision))
-    weights = F.softmax(wide, -1).to(q.dtype)
+    products = torch.matmul(q * root, (k * root).transpose(-1, -2))
+    capped = softcap * torch.tanh(products / softcap) if softcap else products
+    bias = _bias(mask, q, k.shape[2], lengths, offset, bool(is_causal), left_window_size, right_window_size)
+    masked = capped if bias is None else capped + bias
+    wide = masked if softmax_precision is None else masked.to(dtype_of(softmax_precision))
+    weights = F.softmax(wide, -1)
+    if bias is not None:  # rows that see nothing give nothing
+        weights = torch.where(torch.amax(bias, -1, True) == float("-inf"), torch.zeros_like(weights), weights)
+    weights = weights.to(q.dtype)
     result = torch.matmul(weights, v)
     if flat:
         result = result.transpose(1, 2).reshape(result.shape[0], result.shape[2], -1)
-    return result, *present, (products, masked, capped, weights)[qk_matmul_output_mode]
+    return result, *present, (products, capped, masked, weights)[qk_matmul_output_mode]
+
+
+def _offset(q: Any, past_key: Any, lengths: Any) -> Any:
+    """How many keys come before the first query: a number, or one for each item."""
+    if past_key is not None:
+        return past_key.shape[2]
+    return 0 if lengths is None else (lengths - q.shape[2]).reshape(-1, 1, 1, 1)
+
+
+def _bias(mask: Any, q: Any, n_keys: int, lengths: Any, offset: Any, causal: bool, left: int, right: int) -> Any:
+    """What is added to the products: minus infinity where a query does not see a key.  None: each sees all."""
+    bias = None if mask is None else _hidden(mask, q.dtype) if mask.dtype == torch.bool else mask
+    if bias is not None and bias.shape[-1] < n_keys:
+        bias = F.pad(bias, [0, n_keys - bias.shape[-1]], value=float("-inf"))
+    ahead = torch.arange(n_keys) - (torch.arange(q.shape[2]).unsqueeze(1) + offset)
+    conditions = [ahead <= 0] if causal else []
+    conditions += [ahead >= -left] if left >= 0 else []
+    conditions += [ahead <= right] if right >= 0 else []
+    if lengths is not None:
+        conditions.append(torch.arange(n_keys) < lengths.reshape(-1, 1, 1, 1))
+    for condition in conditions:
+        hidden = _hidden(condition, q.dtype)
+        bias = hidden if bias is None else bias + hidden
+    return bias
+
+
+def _hidden(seen: Any, dtype: Any) -> Any:
+    nothing = torch.zeros((), dtype=dtype)
+    return torch.where(seen, nothing, nothing + float("-inf"))
 
 
 @operator("RotaryEmbedding")

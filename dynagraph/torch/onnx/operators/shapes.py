@@ -157,9 +157,10 @@ def depth_to_space(x: Any, blocksize: int, mode: str = "DCR") -> Any:
 
 
 @operator("SpaceToDepth")
-def space_to_depth(x: Any, blocksize: int) -> Any:
+def space_to_depth(x: Any, blocksize: int, mode: str = "DCR") -> Any:
     n, c, h, w = x.shape
-    parts = x.reshape(n, c, h // blocksize, blocksize, w // blocksize, blocksize).permute(0, 3, 5, 1, 2, 4)
+    parts = x.reshape(n, c, h // blocksize, blocksize, w // blocksize, blocksize)
+    parts = parts.permute(0, 3, 5, 1, 2, 4) if mode == "DCR" else parts.permute(0, 1, 3, 5, 2, 4)
     return parts.reshape(n, c * blocksize**2, h // blocksize, w // blocksize)
 
 
@@ -219,7 +220,8 @@ def eye_like(x: Any, dtype: int | None = None, k: int = 0) -> Any:
 def one_hot(indices: Any, depth: Any, values: Any, axis: int = -1) -> Any:
     n = int(number(depth))
     axis = axis % (indices.ndim + 1)
-    places = torch.remainder(indices.to(torch.int64), n).unsqueeze(axis)
+    given = indices.to(torch.int64)
+    places = torch.where(given < 0, given + n, given).unsqueeze(axis)
     shape = [1] * places.ndim
     shape[axis] = n
     return torch.where(places == torch.arange(n).reshape(shape), values[1], values[0])
