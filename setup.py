@@ -63,8 +63,8 @@ setup(
     ext_modules=[
         Extension(
             "dynagraph._core._dispatch",
-            sources=sorted(glob("dynagraph/_core/dispatch/*.c")),
-            depends=sorted(glob("dynagraph/_core/dispatch/*.h")) + ["dynagraph/_core/runtime.h", "dynagraph/_core/stack.h"],
+            sources=sorted(glob("dynagraph/_core/dispatch/*.c") + glob("dynagraph/_core/products/*.c")),
+            depends=sorted(glob("dynagraph/_core/dispatch/*.h") + glob("dynagraph/_core/products/*.h")) + ["dynagraph/_core/runtime.h", "dynagraph/_core/stack.h"],
             include_dirs=[numpy.get_include(), "dynagraph/_core"],
             extra_compile_args=[*FLAGS],
             extra_link_args=["-pthread"],

@@ -321,6 +321,30 @@ def set_threads(n: int, /) -> None:
 
 def get_threads() -> int: ...
 def set_blas(functions: Mapping[str, int], ilp64: bool, /) -> None: ...
+def multiply(a: Any, b: Any, out: Any, isa: str | None = None, /) -> None:
+    """Writes the products of matrices to `out`, a contiguous array, on the thread pool; all are of one float dtype.
+
+    Leading axes of `a` and `b` broadcast to those of `out`. `isa`: one of `product_kernels()`.
+    """
+
+def attention(
+    q: Any, k: Any, v: Any, mask: Any, seed: Any, offset: Any, out: Any, lse: Any, scale: float, causal: bool, dropout: float, /
+) -> None:
+    """Writes ``softmax(q @ k.T * scale + mask) @ v`` to `out`, and the logarithms of the sums of exponentials to `lse`.
+
+    All are float32 or float64 arrays (batch..., heads, rows, columns), `lse` without columns; heads of `k` and `v` may be fewer.  A
+    mask broadcasts; where it is bool, True is what counts.  With `dropout` two arrays of a uint64 say where the Philox stream begins.
+    """
+
+def attention_gradient(
+    q: Any, k: Any, v: Any, mask: Any, seed: Any, offset: Any, out: Any, lse: Any, g: Any, dq: Any, dk: Any, dv: Any, scale: float,
+    causal: bool, dropout: float, /,
+) -> None:
+    """Writes the gradients by `q`, `k` and `v` to those arrays that are not None, from `g`, that by the result."""
+
+def product_kernels() -> list[tuple[str, int, int]]:
+    """The instruction sets that this processor has kernels for, the best one first, with the rows and columns of a float32 tile."""
+
 def pool_stats() -> dict[str, int]:
     """Bytes `kept`, `in_use` and the `limit` of bytes kept; blocks `taken`, and `recycled` ones among them."""
 

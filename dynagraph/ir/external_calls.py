@@ -21,8 +21,8 @@ class FunctionCall:
     """``xp.function(*args, **kwargs)``: `function` is a dotted name, or a function of our own; the arguments are static, tuples of
     such, or a `Slot`.
 
-    `warns_if`: the operand that is true where the function would give a warning: it is not called then.  `takes_out`: its one
-    result may be written into memory of the caller's, ``out=``.  `optional`: it is the compiler's, and not made where nothing uses
+    `warns_if`: the operand that is true where the function would give a warning: it is not called then.  `takes_out`: its
+    result may be written into memory of the caller's, ``out=``; of several results those that are in a dict, by number.  `optional`: it is the compiler's, and not made where nothing uses
     the results; calls of the user's are, for they may raise.
 
     `each`: positions of operands that are stacked along a first axis: the function is called for each of their items, and what it

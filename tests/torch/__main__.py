@@ -12,9 +12,9 @@ from tests.torch.outcomes import check
 from tests.torch.table import families
 
 
-def main(family: str = "", part: str = "", *_: Any) -> int:
+def main(family: str = "", part: str = "", *_: Any, package: str = "tests.torch") -> int:
     count = wrong = 0
-    for name, cases in families(family).items():
+    for name, cases in families(family, package).items():
         for case in cases:
             if part not in str(case):
                 continue

@@ -1,5 +1,7 @@
 """Record a sample of the table as real torch runs it: ``python -m tests.torch.record`` writes recorded.npz for test_recorded.py.
 
+``python -m tests.torch.record PACKAGE`` records that of another package that has `cases`.
+
 The file has two arrays: one of bytes with all numbers one behind the other, and one with the outcomes as JSON, in which an array is
 [dtype, shape, first byte].  Floating point numbers are kept as float32.
 """
@@ -19,7 +21,7 @@ import numpy as np
 from tests.torch.outcomes import forms_of, run
 from tests.torch.table import Case, families
 
-PATH = pathlib.Path(__file__).with_name("recorded.npz")
+PACKAGE = "tests.torch"
 ONE_IN = 6  # of the rows
 LARGEST = 64  # elements: what is larger is not recorded
 _KEPT = {"float64": "<f4", "float32": "<f4", "float16": "<f2", "complex128": "<c8", "complex64": "<c8"}
@@ -80,19 +82,24 @@ def _without_texts(outcome: Any) -> Any:
     return outcome
 
 
-def _rows() -> dict[tuple[str, str], Case]:
+def path_of(package: str) -> pathlib.Path:
+    """The file of a package's sample."""
+    return pathlib.Path(__file__).parents[2].joinpath(*package.split("."), "recorded.npz")
+
+
+def _rows(package: str) -> dict[tuple[str, str], Case]:
     """All rows by family and text; of rows with one text the first."""
     found: dict[tuple[str, str], Case] = {}
-    for family, cases in families().items():
+    for family, cases in families(package=package).items():
         for case in cases:
             found.setdefault((family, str(case)), case)
     return found
 
 
-def record(torch: Any) -> tuple[int, int]:
+def record(torch: Any, package: str = PACKAGE) -> tuple[int, int]:
     """Write the file; how many outcomes it has, and its bytes."""
-    packer, outcomes = Packer(), []
-    for (family, name), case in _rows().items():
+    packer, outcomes, path = Packer(), [], path_of(package)
+    for (family, name), case in _rows(package).items():
         for form, dtype in forms_of(torch, case) if chosen(case) else ():
             # beside the call as it is written, one in six of the other forms and dtypes
             key = zlib.crc32(f"{case} {form} {dtype}".encode())
@@ -104,21 +111,22 @@ def record(torch: Any) -> tuple[int, int]:
             kept = outcome if case.option("text", False) else _without_texts(outcome)
             outcomes.append([family, name, form, dtype, packer.packed(kept)])
     text = json.dumps({"torch": torch.__version__, "outcomes": outcomes}, separators=(",", ":")).encode()
-    with zipfile.ZipFile(PATH, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
         for name, raw in (("numbers", bytes(packer.bytes)), ("outcomes", text)):
             entry = io.BytesIO()
             np.save(entry, np.frombuffer(raw, np.uint8))
             file.writestr(zipfile.ZipInfo(f"{name}.npy", (2026, 1, 1, 0, 0, 0)), entry.getvalue(), zipfile.ZIP_DEFLATED)
-    return len(outcomes), PATH.stat().st_size
+    return len(outcomes), path.stat().st_size
 
 
-def recorded() -> list[tuple[Case, str, str, Any]]:
+def recorded(package: str = PACKAGE) -> list[tuple[Case, str, str, Any]]:
     """What was recorded, with the rows that it is of; rows that are gone are left out."""
-    if not PATH.exists():
+    path = path_of(package)
+    if not path.exists():
         return []
-    with np.load(PATH) as file:
+    with np.load(path) as file:
         numbers, text = file["numbers"].tobytes(), file["outcomes"].tobytes()
-    rows, found = _rows(), []
+    rows, found = _rows(package), []
     for family, name, form, dtype, outcome in json.loads(text)["outcomes"]:
         case = rows.get((family, name))
         if case is not None:
@@ -129,6 +137,6 @@ def recorded() -> list[tuple[Case, str, str, Any]]:
 if __name__ == "__main__":
     import torch
 
-    count, size = record(torch)
+    count, size = record(torch, *sys.argv[1:])
     print(f"{count} outcomes, {size} bytes")
     sys.exit(size > 1_000_000)

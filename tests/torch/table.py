@@ -43,6 +43,8 @@ How to run
     python -m pytest tests/torch/test_conformance.py -k cumsum
     python -m tests.torch.random_rows 0 5000    rows whose arguments are random, by their numbers
     python -m tests.torch.record                records the sample that runs without torch
+Packages below `tests/torch` have `cases` and samples of their own: ``python -m tests.torch.distributions``,
+``python -m tests.torch.record tests.torch.distributions``.
 """
 
 from __future__ import annotations
@@ -140,10 +142,9 @@ def program(name: str, function: Callable[..., Any], *args: Any, **options: Any)
     return made
 
 
-def families(only: str = "") -> dict[str, list[Case]]:
-    """All rows, by the module of cases that they stand in; or those of one module."""
-    from tests.torch import cases  # here, as modules of cases import this one
-
+def families(only: str = "", package: str = "tests.torch") -> dict[str, list[Case]]:
+    """All rows of a package, by the module of its `cases` that they stand in; or those of one module."""
+    cases = importlib.import_module(f"{package}.cases")
     names = [m.name for m in pkgutil.iter_modules(cases.__path__) if only in ("", m.name)]
     return {name: importlib.import_module(f"{cases.__name__}.{name}").CASES for name in names}
 

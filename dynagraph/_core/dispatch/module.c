@@ -1,6 +1,8 @@
 /* The extension module dynagraph._core._dispatch. */
 #define DG_IMPORTS_NUMPY
 #include "core.h"
+#include "../products/attention_call.h"
+#include "../products/multiply.h"
 
 static PyObject *py_bind(PyObject *module, PyObject *args)
 {
@@ -200,6 +202,16 @@ static PyMethodDef methods[] = {
      "set_tensor_calls(Tensor, Storage, Node, Primitive, numbers, functions) -> apply, made, wrap of dynagraph.torch"},
     {"set_tensor_backward", dg_set_tensor_backward, METH_O,
      "set_tensor_backward(functions) -> what runs backward of dynagraph.torch, after set_tensor_calls"},
+    {"multiply", dg_multiply, METH_VARARGS,
+     "multiply(a, b, out, isa=None): the products of matrices of one float dtype, on the thread pool; `out` is contiguous; isa: one of\n"
+     "product_kernels()"},
+    {"attention", dg_py_attention, METH_VARARGS,
+     "attention(q, k, v, mask, seed, offset, out, lse, scale, causal, dropout): scaled dot products, into `out` and `lse`"},
+    {"attention_gradient", dg_py_attention_gradient, METH_VARARGS,
+     "attention_gradient(q, k, v, mask, seed, offset, out, lse, g, dq, dk, dv, scale, causal, dropout), into those of the last three\n"
+     "arrays that are not None"},
+    {"product_kernels", dg_product_kernels, METH_NOARGS,
+     "product_kernels() -> (instruction set, rows, columns of a float32 tile) of each that this processor has, the best one first"},
     {"set_full_tracebacks", py_set_full_tracebacks, METH_O,
      "set_full_tracebacks(flag): whether exceptions that leave a CompiledFunction keep the frames of dynagraph's own modules"},
     {0},

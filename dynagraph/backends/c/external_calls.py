@@ -24,7 +24,12 @@ def external_call_of(program: LoopProgram) -> Callable[..., None] | None:
         step = steps[number]
         call = step.call.map(lambda value: concrete(value, {f"s{k}": size for k, size in enumerate(sizes)})) if sizes else step.call
         with np.errstate(all="ignore"):  # as kernels are: no warnings
-            value = call.run(np, operands, out=results[0]) if call.takes_out else call.run(np, operands)
+            if not call.takes_out:
+                value = call.run(np, operands)
+            elif step.results == (None,):
+                value = call.run(np, operands, out=results[0])
+            else:
+                value = call.run(np, operands, out=dict(zip(step.results, results)))
         for result, out in zip(step.results, results):
             if value is out:
                 continue

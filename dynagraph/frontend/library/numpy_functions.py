@@ -60,6 +60,8 @@ def _shares_memory(frame: Frame, a: Any, b: Any, max_work: Any = NONE) -> Value:
         if all(n.kind == "placeholder" for n in (first, second)):
             refuse("UNSUPPORTED_ARGUMENT", "np.shares_memory of two arrays of the caller's")
         return Const(False)
+    if one is not None and other is not None and same_dim(one.offset, other.offset):  # the first element is one
+        return Const(True)
     if not any(strided is None or same_dim(numel(v.node.shape), numel(first.shape)) for v, strided in zip(given, (one, other))):
         refuse("UNSUPPORTED_ARGUMENT", "np.shares_memory of two parts of one array")
     return Const(True)

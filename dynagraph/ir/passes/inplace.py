@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from dynagraph.driver import deadline
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.intexpr import below
-from dynagraph.ir.ops import OPS, Creation, Elementwise, Gather, Index, Library, Movement, Reduction, Scan
+from dynagraph.ir.ops import OPS, Creation, Elementwise, Gather, Index, Library, Movement, Reduction, Scan, may_be_view
 from dynagraph.ir.passes.demand import gather_base, index_of, operand_indices
 from dynagraph.ir.shapes import expr_of, same_shape
 
@@ -196,13 +196,12 @@ class _Planner:
     def _take(self, node: Node, base: Node) -> None:
         self.reuse.previous[node] = base
         self.taken.add(base)
-        here = self.position[node]
-        self._walk_readers(base, here, lambda reader: any(u is not node and self.position[u] > here for u in reader.users))
+        self._keep_readers(base, node)
 
-    def _walk_readers(self, base: Node, here: int, is_late: Callable[[Node], bool]) -> None:
-        """Keep what reads `base` before `here`, perhaps through other values, and is used after it."""
+    def _keep_readers(self, base: Node, node: Node) -> None:
+        """Keep what reads `base` before `node` is written over it, perhaps through other values, and is used after that."""
         seen: set[Node] = set()
-        stack = [u for u in base.users if self.position[u] < here]
+        stack = [u for u in base.users if self._is_before(u, node)]
         while stack:
             reader = stack.pop()
             if reader in seen or reader.kind != "call_function":
@@ -210,10 +209,23 @@ class _Planner:
             seen.add(reader)
             if isinstance(reader.op.lowering, (Reduction, Scan, Library)) or reader in self.reuse.previous:
                 continue  # computed where it stands anyway
-            if is_late(reader):
-                self.reuse.kept.add(reader)
+            if any(u is not node and self._is_before(node, u) for u in reader.users):
+                self.reuse.kept.add(self._copied_before(reader, node) if may_be_view(reader) else reader)
                 continue
-            stack += [u for u in reader.users if self.position[u] < here]
+            stack += [u for u in reader.users if self._is_before(u, node)]
+
+    def _is_before(self, a: Node, b: Node) -> bool:
+        return self.position[a] < self.position[b]
+
+    def _copied_before(self, view: Node, node: Node) -> Node:
+        """A copy that is read after `node`: routines of libraries and gathers read the memory that a view lies in."""
+        late = [user for user in view.users if user is not node and self._is_before(node, user)]
+        with self.graph.inserting_before(node):
+            copied = self.graph.call(OPS["copy"], view)
+        for user in late:
+            user.set_args(tuple(copied if a is view else a for a in user.args))
+        self._number()
+        return copied
 
     def _may_read(self, node: Node, index: Index, base: Node, allowed: Callable[[Index], bool]) -> bool:
         """Whether all that `node` needs of `base` for its element at `index` stands at allowed indices."""

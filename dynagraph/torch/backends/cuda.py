@@ -28,7 +28,7 @@ class _Matmul:
 
 
 matmul = _Matmul()
-_attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True, "fp16_bf16_reduction_math": False}
+_attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True, "overrideable": True, "fp16_bf16_reduction_math": False}
 
 
 def _enable(kind: str, on: bool) -> None:

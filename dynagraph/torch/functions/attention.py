@@ -9,12 +9,29 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.arrays import library_of_array, put_beside, ufunc_reduce
+from dynagraph.torch.core.arrays import is_on_gpu, library_of_array, put_beside
+from dynagraph.torch.core.attention import (
+    are_numpys,
+    attention,
+    attention_gradient,
+    default_scale,
+    inverse,
+    kept,
+    weights_of,
+    whole_attention,
+    whole_gradient,
+)
+from dynagraph.torch.core.batching import DEPTH
+from dynagraph.torch.core.generator import generator_of, is_torch_compatible
+from dynagraph.torch.core.grad_mode import mode
+from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
+from dynagraph.torch.core.terms import ArrayTerm
 from dynagraph.torch.functions.activations import in_single
 from dynagraph.torch.functions.arithmetic import add, mul
-from dynagraph.torch.functions.common import cast, check_tensor, function
+from dynagraph.torch.functions.causal_bias import CausalBias
+from dynagraph.torch.functions.common import NAMESPACES, cast, check_tensor, function
 from dynagraph.torch.functions.diagonals import repeat_interleave
 from dynagraph.torch.functions.dropout import dropout
 from dynagraph.torch.functions.indexing import MASKED_FILL
@@ -29,16 +46,152 @@ from dynagraph.torch.functions.splitting import chunk
 
 
 def _attention_weights(x: Any, axis: tuple[int, ...]) -> Any:
-    """Softmax; zeros where all is masked."""
-    if not x.size:
-        return x.copy()
-    top = ufunc_reduce(np.maximum, x, axis=axis, keepdims=True)
-    masked = top == -np.inf
-    shares = np.exp(x - np.where(masked, x.dtype.type(0), top))
-    return shares / np.where(masked, x.dtype.type(1), ufunc_reduce(np.add, shares, axis=axis, keepdims=True))
+    """Softmax over the last axis; zeros where all is masked."""
+    return weights_of(x)[0]
 
 
 WEIGHTS = define("attention_weights", in_single(_attention_weights), SOFTMAX.vjps, ("o",), backward="SafeSoftmaxBackward0")
+
+# -- attention as one primitive: queries, keys, values; then a mask, if it is `masked`, and a seed and an offset, if it is `random` ----
+
+
+def _others(operands: Any, masked: bool, random: bool) -> tuple[Any, Any, Any]:
+    """The mask, seed and offset; None for what is not there."""
+    seed, offset = operands[-2:] if random else (None, None)
+    return operands[3] if masked else None, seed, offset
+
+
+def _order_of(q: Any) -> tuple[int, ...]:
+    """The order in which the axes of queries lie in memory, columns last: that of results, too."""
+    strides = q.strides
+    return (*sorted(range(q.ndim - 1), key=lambda k: -strides[k]), q.ndim - 1)
+
+
+def _attention(*operands: Any, masked: bool, random: bool, scale: float, causal: bool, dropout: float) -> tuple[Any, Any]:
+    """The result, and the log-sum-exps of scores."""
+    given = operands[0].dtype
+    q, k, v = (a.astype(np.float32) if is_half(given) else a for a in operands[:3])
+    mask, seed, offset = _others(operands, masked, random)
+    if masked and mask.dtype.kind != "b":
+        mask = mask.astype(q.dtype, copy=False)
+    if are_numpys(q, k, v, mask):
+        order = _order_of(q)
+        result, sums = attention(q, k, v, mask, seed, offset, scale, causal, dropout, order)
+        result = result.transpose(inverse(order))
+    else:
+        result, sums = whole_attention(q, k, v, mask, kept(q, k, seed, offset, dropout), scale, causal)
+    return result.astype(given, copy=False), sums
+
+
+def _attention_vjp(d: Any, g: Any) -> Any:
+    about = d.attrs
+    nothing = (None,) * (about["masked"] + 2 * about["random"])
+    operands = d.operands
+    if not isinstance(g[0], ArrayTerm):
+        return *_in_parts(operands, g[0], **about), *nothing
+    q, k, v, *_ = arrays = [term.array for term in operands]
+    mask, seed, offset = _others(arrays, about["masked"], about["random"])
+    if about["masked"] and mask.dtype.kind != "b":
+        mask = mask.astype(q.dtype, copy=False)
+    scale, causal, dropout, by = about["scale"], about["causal"], about["dropout"], g[0].array
+    if are_numpys(q, k, v, mask, by):
+        result, sums = (term.array for term in d.outs)
+        order = _order_of(q)
+        found = attention_gradient(q, k, v, mask, seed, offset, result, sums, by, scale, causal, dropout, order)
+        found = tuple(a.transpose(inverse(order)) for a in found)
+    else:
+        found = whole_gradient(q, k, v, mask, kept(q, k, seed, offset, dropout), by, scale, causal)
+    return *map(ArrayTerm, found), *nothing
+
+
+def _in_parts(operands: Any, g: Any, *, masked: bool, random: bool, scale: float, causal: bool, dropout: float) -> tuple[Any, ...]:
+    """The gradients in operations that have gradients themselves."""
+    q, k, v = operands[:3]
+    mask, seed, offset = _others([term.array for term in operands], masked, random)
+    groups, repeats = k.shape[-3], q.shape[-3] // max(k.shape[-3], 1)
+    k, v = (_repeated(t, repeats) for t in (k, v))
+    scores = (q * scale) @ k.transposed
+    hidden = None
+    if masked:
+        if mask.dtype.kind == "b":
+            hidden = ~mask
+        else:
+            scores = scores + type(q)(wrap(mask.astype(q.array.dtype)))
+    if causal:
+        later = put_beside(_later(*scores.shape[-2:]), q.array)
+        hidden = later if hidden is None else hidden | later
+    if hidden is not None:
+        scores = type(q)(wrap(put_beside(np.asarray(-np.inf, q.array.dtype), q.array))).where(type(q)(wrap(hidden)), scores)
+    weights = scores.call("attention_weights", axis=(scores.ndim - 1,))
+    by_weights = g @ v.transposed
+    dropped = weights
+    if random:
+        keep = type(q)(wrap(kept(q.array, k.array, seed, offset, dropout)))
+        by_weights, dropped = by_weights * keep, weights * keep
+    slopes = weights * (by_weights - (weights * by_weights).call("sum", axis=(scores.ndim - 1,), keepdims=True)) * scale
+    by_k, by_v = slopes.transposed @ q, dropped.transposed @ g
+    return slopes @ k, _added(by_k, groups, repeats), _added(by_v, groups, repeats)
+
+
+def _repeated(term: Any, repeats: int) -> Any:
+    """Keys or values once for each head of the queries."""
+    if repeats == 1:
+        return term
+    *batch, groups, rows, columns = term.shape
+    wide = term.reshape((*batch, groups, 1, rows, columns)).call("broadcast_to", shape=(*batch, groups, repeats, rows, columns))
+    return wide.reshape((*batch, groups * repeats, rows, columns))
+
+
+def _added(term: Any, groups: int, repeats: int) -> Any:
+    if repeats == 1:
+        return term
+    *batch, _, rows, columns = term.shape
+    return term.reshape((*batch, groups, repeats, rows, columns)).sum(len(batch) + 1)
+
+
+ATTENTION = define(
+    "attention",
+    _attention,
+    _attention_vjp,
+    "*op",
+    backward="ScaledDotProductFlashAttentionForCpuBackward0",
+    outputs=2,
+    differentiable=(0,),
+)
+
+
+def _fits(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, shared: bool) -> bool:
+    """Whether the primitive takes these: else operations one by one do, or say what is wrong."""
+    a, b, c = q._array.shape, k._array.shape, v._array.shape
+    rank = len(a)
+    if len(b) != rank or len(c) != rank or a[:-3] != b[:-3] or b[:-1] != c[:-1] or a[-1] != b[-1]:
+        return False
+    heads = a[-3] if rank > 2 else 1
+    groups = b[-3] if rank > 2 else 1
+    if heads != groups and not (shared and groups and heads % groups == 0):
+        return False
+    if mask is None:
+        return True
+    shape = mask._array.shape
+    wanted = (*a[:-1], b[-2])
+    if len(shape) > rank or (mask.requires_grad and mode.grad):
+        return False
+    return all(m == 1 or m == n for m, n in zip(reversed(shape), reversed(wanted)))
+
+
+def _fused(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float, causal: bool, scale: float) -> Tensor:
+    flat = q._array.ndim == 2
+    operands = [unsqueeze(t, 0) for t in (q, k, v)] if flat else [q, k, v]
+    if mask is not None:
+        operands.append(mask)
+    if p > 0:
+        shape = (*operands[0]._array.shape[:-1], k._array.shape[-2])
+        numbers = generator_of(q.device).take(math.prod(shape))
+        operands += [wrap(n if isinstance(n, np.ndarray) else np.array([n], np.uint64)) for n in numbers]
+    result, _ = apply(
+        ATTENTION, *operands, masked=mask is not None, random=p > 0, scale=scale, causal=causal, dropout=p
+    )
+    return squeeze(result, 0) if flat else result
 
 
 def _name(t: Tensor) -> str:
@@ -81,16 +234,21 @@ def _later(rows: int, columns: int) -> Any:
     return np.arange(columns) > np.arange(rows)[:, None]
 
 
-def _attended(scores: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool, p: float) -> Tensor:
+def attended_where(scores: Tensor, mask: Tensor) -> Tensor:
+    """Scores where a mask is True, else minus infinity."""
     hidden = wrap(put_beside(np.asarray(-np.inf, scores._array.dtype), scores._array))
+    return apply(MASKED_FILL, scores, hidden, wrap(_broadcast(~mask._array, scores)))
+
+
+def _attended(scores: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool, p: float) -> Tensor:
     if mask is not None:
         if mask._array.dtype.kind == "b":
-            scores = apply(MASKED_FILL, scores, hidden, wrap(_broadcast(~mask._array, scores)))
+            scores = attended_where(scores, mask)
         else:
             _broadcast(mask._array, scores)
             scores = add(scores, cast(mask, scores.dtype))
     if is_causal:
-        scores = apply(MASKED_FILL, scores, hidden, wrap(put_beside(_later(*scores._array.shape[-2:]), scores._array)))
+        scores = attended_where(scores, wrap(put_beside(~_later(*scores._array.shape[-2:]), scores._array)))
     weights = apply(WEIGHTS, scores, axis=(scores._array.ndim - 1,))
     return matmul(dropout(weights, p) if p > 0 else weights, v)
 
@@ -121,10 +279,18 @@ def scaled_dot_product_attention(
     q, k, v = (check_tensor(t, "scaled_dot_product_attention", n, j) for j, (t, n) in enumerate(
         ((query, "query"), (key, "key"), (value, "value")), 1
     ))  # fmt: skip
+    if isinstance(attn_mask, CausalBias):
+        if is_causal:
+            raise ValueError("CausalBias should not be used with causal=True")
+        attn_mask, is_causal = attn_mask.as_mask()
     _check_attention(q, k, v, attn_mask, dropout_p)
+    factor = scale
+    if factor is None:
+        factor = default_scale(q._array.shape[-1])
+    if _fits(q, k, v, attn_mask, enable_gqa) and (dropout_p == 0 or not (is_torch_compatible() or DEPTH[0] or is_on_gpu(q._array))):
+        return _fused(q, k, v, attn_mask, dropout_p, is_causal, factor)
     if enable_gqa:
         k, v = _shared_heads(q, k, v)
-    factor = 1 / math.sqrt(q._array.shape[-1]) if scale is None else scale
     root = math.sqrt(abs(factor))
     scores = matmul(mul(q, math.copysign(root, factor)), transpose(mul(k, root), -2, -1))
     if k._array.shape[-2] == 0:
@@ -162,14 +328,29 @@ def _check_ranks(q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None, mask: 
     return ndim == 3
 
 
-def _additive(mask: Tensor | None, name: str, target: dtypes.dtype) -> Tensor | None:
-    """A mask as what is added to scores: minus infinity where a mask of bools is True."""
+def canonical_mask(
+    mask: Tensor | None, mask_name: str, target_type: dtypes.dtype, other: Tensor | None = None, other_name: str = ""
+) -> Tensor | None:
+    """A mask as what is added to scores: minus infinity where a mask of bools is True.  `other`: a mask that should be of its dtype."""
     if mask is None:
         return None
     kind = mask._array.dtype.kind
     if kind not in "bfV":
-        raise AssertionError(f"only bool and floating types of {name} are supported")
-    return mask if kind != "b" else wrap(np.where(mask._array, -np.inf, 0).astype(target.numpy))
+        raise AssertionError(f"only bool and floating types of {mask_name} are supported")
+    if other is not None and other.dtype is not mask.dtype:
+        warnings.warn(
+            f"Support for mismatched {mask_name} and {other_name} is deprecated. Use same type for both instead.", stacklevel=3
+        )
+    if kind != "b":
+        return mask
+    zeros = library_of_array(mask._array).zeros(mask._array.shape, target_type.numpy)
+    return apply(MASKED_FILL, wrap(zeros), wrap(put_beside(np.asarray(-np.inf, target_type.numpy), zeros)), mask)
+
+
+def causal_mask(size: int, device: Any = None, dtype: Any = None) -> Tensor:
+    """Minus infinity above the diagonal, else 0."""
+    full, triu = NAMESPACES["torch"]["full"], NAMESPACES["torch"]["triu"]
+    return triu(full((size, size), -math.inf, dtype=dtype, device=device), diagonal=1)  # type: ignore[no-any-return]
 
 
 def _projected(
@@ -268,18 +449,14 @@ def multi_head_attention_forward(
         key_padding_mask = None if key_padding_mask is None else unsqueeze(key_padding_mask, 0)
     rows, batch, width = q._array.shape
     columns = k._array.shape[0]
-    if key_padding_mask is not None and attn_mask is not None and key_padding_mask.dtype is not attn_mask.dtype:
-        warnings.warn(
-            "Support for mismatched key_padding_mask and attn_mask is deprecated. Use same type for both instead.", stacklevel=2
-        )
-    padding = _additive(key_padding_mask, "key_padding_mask", q.dtype)
+    padding = canonical_mask(key_padding_mask, "key_padding_mask", q.dtype, attn_mask, "attn_mask")
     if is_causal and attn_mask is None:
         raise RuntimeError(
             "Need attn_mask if specifying the is_causal hint. You may use the Transformer module method "
             "`generate_square_subsequent_mask` to create this mask."
         )
     by_hint = is_causal and padding is None and not need_weights
-    mask = None if by_hint else _additive(attn_mask, "attn_mask", q.dtype)
+    mask = None if by_hint else canonical_mask(attn_mask, "attn_mask", q.dtype)
     if width != embed_dim_to_check:
         raise AssertionError(f"was expecting embedding dimension of {embed_dim_to_check}, but got {width}")
     size = width // num_heads
@@ -332,4 +509,4 @@ def multi_head_attention_forward(
     return result, weights
 
 
-__all__ = ["scaled_dot_product_attention"]
+__all__ = ["ATTENTION", "WEIGHTS", "attended_where", "canonical_mask", "causal_mask", "scaled_dot_product_attention"]

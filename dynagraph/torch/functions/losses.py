@@ -38,16 +38,20 @@ def mode_of(
 ) -> str:
     """ "none", "mean" or "sum": as given, or by the old arguments, which come first."""
     if size_average is not None or reduce is not None:
-        kept = ("mean" if size_average or size_average is None else "sum") if reduce or reduce is None else "none"
-        warnings.warn(
-            f"size_average and reduce args will be deprecated, please use reduction='{kept}' instead.", UserWarning, stacklevel=4
-        )
-        return kept
+        return mode_of_old(size_average, reduce, 5)
     if isinstance(reduction, int) and 0 <= reduction < 3:  # as functions of torch, not of nn.functional, take it
         return _NAMES[reduction]
     if reduction not in _NAMES:
         raise ValueError(f"{reduction}{text}")
     return reduction
+
+
+def mode_of_old(size_average: bool | None, reduce: bool | None, stacklevel: int) -> str:
+    """ "none", "mean" or "sum" by the old arguments."""
+    kept = ("mean" if size_average or size_average is None else "sum") if reduce or reduce is None else "none"
+    text = f"size_average and reduce args will be deprecated, please use reduction='{kept}' instead."
+    warnings.warn(text, UserWarning, stacklevel=stacklevel)
+    return kept
 
 
 def reduced(loss: Tensor, mode: str) -> Tensor:

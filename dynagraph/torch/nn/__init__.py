@@ -7,7 +7,9 @@ from dynagraph.torch.core.parameter import Parameter as Parameter
 from dynagraph.torch.core.parameter import UninitializedBuffer as UninitializedBuffer
 from dynagraph.torch.core.parameter import UninitializedParameter as UninitializedParameter
 from dynagraph.torch.missing import getattr_of as _getattr_of
+from dynagraph.torch.nn import attention as attention
 from dynagraph.torch.nn import functional as functional
+from dynagraph.torch.nn import init as init
 from dynagraph.torch.nn import modules as modules
 from dynagraph.torch.nn.modules import *  # noqa: F403
 

@@ -1,0 +1,46 @@
+/* Attention as one program over tiles of queries and keys: see attention.c. */
+#ifndef DG_ATTENTION_H
+#define DG_ATTENTION_H
+#include "micro.h"
+
+#define DG_DECLARE_LANES(suffix, T)                                                                                               \
+    typedef struct dg_lanes_##suffix {                                                                                            \
+        const char *isa;                                                                                                          \
+        void (*online)(int64_t keys, int64_t lanes, T *scores, int64_t ld, T *top, T *sum, T *acc, int64_t acc_ld, int64_t width); \
+        void (*weigh)(int64_t keys, int64_t lanes, T *scores, int64_t ld, const T *shift);                                        \
+        void (*slope)(int64_t keys, int64_t lanes, const T *weights, T *by_weights, int64_t ld, const T *less);                   \
+        void (*multiply)(int64_t keys, int64_t lanes, T *tile, int64_t ld, const T *factors, int64_t factors_ld);                 \
+        void (*scale)(int64_t count, T *tile, T factor);                                                                          \
+    } dg_lanes_##suffix;                                                                                                          \
+    const dg_lanes_##suffix *dg_lanes_of_##suffix(const char *isa);
+DG_DECLARE_LANES(f32, float)
+DG_DECLARE_LANES(f64, double)
+
+/* An array of `axes` leading axes (batch), heads, rows and columns; strides in elements, null data: there is none. */
+typedef struct dg_tensor {
+    void *data;
+    int64_t batch[DG_BATCH_AXES], head, row, column;
+} dg_tensor;
+
+/* out = softmax(q @ k.T * scale + mask) @ v, by heads; and what the gradients need of it. */
+typedef struct dg_attention {
+    int64_t axes, shape[DG_BATCH_AXES], batches; /* of the batch */
+    int64_t heads, shared;                       /* heads of the queries, and how many of them share those of keys and values */
+    int64_t rows, keys, width, value_width;
+    dg_tensor q, k, v;
+    dg_tensor mask;         /* strides are 0 where it broadcasts */
+    int32_t mask_of_bools;  /* true: attend; else it is added to scores */
+    int32_t causal;         /* key j is visible to query i if j <= i */
+    double scale;
+    double dropout;         /* the share of weights that are dropped: word number (batch, head, row, key), in C order, of the */
+    uint64_t seed, offset;  /* Philox stream from this block on is below the threshold where a weight stays */
+    dg_tensor out, lse;     /* the result; the logarithm of the sum of exponentials, one number a row (column stride unused) */
+    dg_tensor g, dq, dk, dv; /* the gradient by the result; those by the operands, or null */
+} dg_attention;
+
+/* 0, DG_NO_MEMORY or DG_STOPPED */
+int dg_attention_f32(const dg_runtime *rt, const dg_attention *a, dg_stop *stop);
+int dg_attention_f64(const dg_runtime *rt, const dg_attention *a, dg_stop *stop);
+int dg_attention_gradient_f32(const dg_runtime *rt, const dg_attention *a, dg_stop *stop);
+int dg_attention_gradient_f64(const dg_runtime *rt, const dg_attention *a, dg_stop *stop);
+#endif

@@ -1,0 +1,199 @@
+/* The gradients of attention, of one dtype.  Included by attention_template.h. */
+
+typedef struct {
+    T *queries, *by_out, *query_rows, *by_out_rows; /* panels of columns; rows */
+    T *weights, *slopes, *factors;                  /* [keys][queries] */
+    T *shift, *less;                                /* of each query */
+    T *by_queries;                                  /* panels of columns */
+    T *by_keys, *by_values;                         /* rows */
+    T *rows;                                        /* room for a panel */
+} NAME(backward);
+
+static int64_t NAME(backward_scratch)(const NAME(plan) *p, int64_t keys, char *memory, NAME(backward) *s)
+{
+    const dg_attention *a = p->a;
+    const int64_t queries = p->panels * p->nr;
+    char *at = memory;
+    s->queries = carve(&at, queries * a->width, sizeof(T));
+    s->by_out = carve(&at, queries * a->value_width, sizeof(T));
+    s->query_rows = carve(&at, queries * p->whole_width, sizeof(T));
+    s->by_out_rows = carve(&at, queries * p->whole_value_width, sizeof(T));
+    s->weights = carve(&at, KEYS * queries, sizeof(T));
+    s->slopes = carve(&at, KEYS * queries, sizeof(T));
+    s->factors = carve(&at, KEYS * p->nr, sizeof(T));
+    s->shift = carve(&at, queries, sizeof(T));
+    s->less = carve(&at, queries, sizeof(T));
+    s->by_queries = carve(&at, queries * a->width, sizeof(T));
+    s->rows = carve(&at, p->nr * a->width, sizeof(T));
+    s->by_keys = carve(&at, keys * p->whole_width, sizeof(T));
+    s->by_values = carve(&at, keys * p->whole_value_width, sizeof(T));
+    return at - memory;
+}
+
+/* what a tile of queries brings: packed operands, and what is subtracted from scores and from gradients by weights */
+static void NAME(bring)(const NAME(plan) *p, const NAME(backward) *s, int64_t batch, int64_t head, int64_t query, int64_t queries)
+{
+    const dg_attention *a = p->a;
+    const int64_t nr = p->nr, tile = p->panels * nr;
+    const T *q = NAME(start)(a, &a->q, batch, head), *g = NAME(start)(a, &a->g, batch, head);
+    const T *out = NAME(start)(a, &a->out, batch, head), *lse = NAME(start)(a, &a->lse, batch, head);
+    NAME(pack_columns)(p->lanes, q, &a->q, query, queries, a->width, nr, (T)(a->scale * LOG2_E), s->queries);
+    NAME(pack_columns)(p->lanes, g, &a->g, query, queries, a->value_width, nr, 1, s->by_out);
+    if (p->by_keys) {
+        NAME(pack_rows)(q, &a->q, query, queries, tile, a->width, p->whole_width, s->query_rows);
+        NAME(pack_rows)(g, &a->g, query, queries, tile, a->value_width, p->whole_value_width, s->by_out_rows);
+    }
+    for (int64_t i = 0; i < tile; ++i) {
+        s->shift[i] = __builtin_inf(); /* no weights: of rows that see nothing, and where there are no rows */
+        s->less[i] = 0;
+        if (i >= queries)
+            continue;
+        const T *by = g + (query + i) * a->g.row, *result = out + (query + i) * a->out.row, total = lse[(query + i) * a->lse.row];
+        if (total != -(T)__builtin_inf())
+            s->shift[i] = total * (T)LOG2_E;
+        T sum = 0;
+        for (int64_t d = 0; d < a->value_width; ++d)
+            sum += by[d * a->g.column] * result[d * a->out.column];
+        s->less[i] = sum;
+    }
+}
+
+/* A tile of queries meets a tile of keys: weights and slopes again, and what both give to the gradients. */
+static void NAME(meet_again)(const NAME(plan) *p, const NAME(backward) *s, int64_t batch, int64_t head, int64_t query,
+                             int64_t queries, int64_t key, int64_t keys, T *by_keys, T *by_values)
+{
+    const dg_attention *a = p->a;
+    const int64_t nr = p->nr, ld = p->panels * nr, depth = (queries + nr - 1) / nr * nr;
+    const T *k = NAME(start)(a, &a->k, batch, head / a->shared) + key * a->k.row;
+    const T *v = NAME(start)(a, &a->v, batch, head / a->shared) + key * a->v.row;
+    for (int64_t i = 0; i < depth; i += nr) {
+        T *weights = s->weights + i, *slopes = s->slopes + i;
+        const int64_t seen = NAME(score)(p, batch, head, query + i, key, keys, s->queries + i * a->width, k, &a->k, weights, ld);
+        NAME(multiplied)(p->kernel, seen, a->value_width, v, a->v.row, a->v.column, s->by_out + i * a->value_width, nr, slopes, ld, 0);
+        p->lanes->weigh(seen, nr, weights, ld, s->shift + i);
+        if (a->dropout > 0) {
+            NAME(keep)(a, batch, head, query + i, least(nr, queries - i), key, seen, s->factors, nr);
+            p->lanes->multiply(seen, nr, slopes, ld, s->factors, nr);
+        }
+        p->lanes->slope(seen, nr, weights, slopes, ld, s->less + i);
+        if (a->dropout > 0)
+            p->lanes->multiply(seen, nr, weights, ld, s->factors, nr);
+        NAME(clear_lanes)(weights, ld, seen, queries - i, nr);
+        NAME(clear_lanes)(slopes, ld, seen, queries - i, nr);
+        for (int64_t j = seen; j < keys; ++j) {
+            memset(weights + j * ld, 0, (size_t)nr * sizeof(T));
+            memset(slopes + j * ld, 0, (size_t)nr * sizeof(T));
+        }
+        if (p->by_queries)
+            NAME(multiplied)(p->kernel, a->width, seen, k, a->k.column, a->k.row, slopes, ld, s->by_queries + i * a->width, nr, 1);
+    }
+    if (!p->by_keys)
+        return;
+    for (int64_t d = 0; d < p->whole_value_width; d += nr)
+        NAME(multiplied)(p->kernel, keys, depth, s->weights, ld, 1, s->by_out_rows + d, p->whole_value_width, by_values + d,
+                         p->whole_value_width, 1);
+    for (int64_t d = 0; d < p->whole_width; d += nr)
+        NAME(multiplied)(p->kernel, keys, depth, s->slopes, ld, 1, s->query_rows + d, p->whole_width, by_keys + d, p->whole_width, 1);
+}
+
+static void NAME(put_by_queries)(const NAME(plan) *p, const NAME(backward) *s, int64_t batch, int64_t head, int64_t query,
+                                 int64_t queries)
+{
+    const dg_attention *a = p->a;
+    const int64_t nr = p->nr;
+    T *to = NAME(start)(a, &a->dq, batch, head) + query * a->dq.row;
+    p->lanes->scale(p->panels * nr * a->width, s->by_queries, (T)a->scale);
+    for (int64_t first = 0; first < queries; first += nr)
+        NAME(put_columns)(s->by_queries + first * a->width, nr, least(nr, queries - first), a->width, s->rows, &a->dq, to + first * a->dq.row);
+}
+
+static void NAME(put_rows)(const LANES *lanes, const dg_attention *a, const dg_tensor *t, int64_t batch, int64_t head, int64_t key,
+                           int64_t keys, int64_t width, T *from, int64_t ld, T factor)
+{
+    if (!t->data)
+        return;
+    T *to = NAME(start)(a, t, batch, head) + key * t->row;
+    lanes->scale(keys * ld, from, factor);
+    for (int64_t j = 0; j < keys; ++j, from += ld, to += t->row) {
+        if (t->column == 1)
+            memcpy(to, from, (size_t)width * sizeof(T));
+        else
+            for (int64_t d = 0; d < width; ++d)
+                to[d * t->column] = from[d];
+    }
+}
+
+/* The gradients that come of queries `query` to `end` of heads that share keys, and the keys `key` to `last`. */
+static void NAME(gradients)(const NAME(plan) *p, const NAME(backward) *s, int64_t batch, int64_t head, int64_t heads, int64_t query,
+                            int64_t end, int64_t key, int64_t last)
+{
+    const dg_attention *a = p->a;
+    const int64_t tile = p->panels * p->nr, span = last - key, shared = head / a->shared;
+    if (p->by_keys) {
+        memset(s->by_keys, 0, (size_t)(span * p->whole_width) * sizeof(T));
+        memset(s->by_values, 0, (size_t)(span * p->whole_value_width) * sizeof(T));
+    }
+    for (int64_t h = head; h < head + heads; ++h)
+        for (int64_t i = query; i < end; i += tile) {
+            const int64_t queries = least(tile, end - i), seen = a->causal ? least(last, i + queries) : last;
+            if (p->by_queries)
+                memset(s->by_queries, 0, (size_t)(tile * a->width) * sizeof(T));
+            if (key < seen)
+                NAME(bring)(p, s, batch, h, i, queries);
+            for (int64_t j = key; j < seen; j += KEYS)
+                NAME(meet_again)(p, s, batch, h, i, queries, j, least(KEYS, last - j), s->by_keys + (j - key) * p->whole_width,
+                                 s->by_values + (j - key) * p->whole_value_width);
+            if (p->by_queries)
+                NAME(put_by_queries)(p, s, batch, h, i, queries);
+        }
+    if (p->by_keys) {
+        NAME(put_rows)(p->lanes, a, &a->dk, batch, shared, key, span, a->width, s->by_keys, p->whole_width, (T)a->scale);
+        NAME(put_rows)(p->lanes, a, &a->dv, batch, shared, key, span, a->value_width, s->by_values, p->whole_value_width, 1);
+    }
+}
+
+static void NAME(backward_range)(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread, dg_stop *stop)
+{
+    const NAME(plan) *p = (const NAME(plan) *)buffers[0];
+    const dg_attention *a = p->a;
+    const int64_t key_tiles = (a->keys + KEYS - 1) / KEYS, groups = a->heads / a->shared, tile = p->panels * p->nr;
+    NAME(backward) s;
+    NAME(backward_scratch)(p, p->by_queries ? a->keys : KEYS, p->scratch + thread * p->scratch_bytes, &s);
+    for (int64_t item = lo; item < hi; ++item) {
+        if (p->by_queries && p->by_keys) { /* all of the heads that share keys */
+            NAME(gradients)(p, &s, item / groups, item % groups * a->shared, a->shared, 0, a->rows, 0, a->keys);
+        } else if (p->by_keys) { /* a tile of keys */
+            const int64_t unit = item / key_tiles, key = item % key_tiles * KEYS;
+            NAME(gradients)(p, &s, unit / groups, unit % groups * a->shared, a->shared, 0, a->rows, key, least(key + KEYS, a->keys));
+        } else { /* a tile of queries */
+            const int64_t unit = item / p->tiles, query = item % p->tiles * tile;
+            NAME(gradients)(p, &s, unit / a->heads, unit % a->heads, 1, query, least(query + tile, a->rows), 0, a->keys);
+        }
+    }
+}
+
+/* Heads are as many parts as there are threads, or more: each computes all gradients at once.  Else tiles of keys and tiles of queries
+   are: scores are computed twice then.  The sums are the same ones in the same order. */
+int JOIN(dg_attention_gradient, SUFFIX)(const dg_runtime *rt, const dg_attention *a, dg_stop *stop)
+{
+    NAME(plan) p = NAME(planned)(a);
+    NAME(backward) sizes;
+    const int64_t units = a->batches * (a->heads / a->shared), by_keys = a->dk.data || a->dv.data;
+    if (by_keys && a->dq.data && (units >= rt->n_threads || rt->n_threads == 1)) {
+        p.by_queries = p.by_keys = 1;
+        p.scratch_bytes = NAME(backward_scratch)(&p, a->keys, NULL, &sizes);
+        return on_threads(rt, NAME(backward_range), &p, &p.scratch, p.scratch_bytes, units, stop);
+    }
+    int status = 0;
+    if (by_keys) {
+        p.by_keys = 1;
+        p.scratch_bytes = NAME(backward_scratch)(&p, KEYS, NULL, &sizes);
+        status = on_threads(rt, NAME(backward_range), &p, &p.scratch, p.scratch_bytes, units * ((a->keys + KEYS - 1) / KEYS), stop);
+    }
+    if (a->dq.data && !status) {
+        p.by_keys = 0, p.by_queries = 1;
+        p.scratch_bytes = NAME(backward_scratch)(&p, a->keys, NULL, &sizes);
+        status = on_threads(rt, NAME(backward_range), &p, &p.scratch, p.scratch_bytes, a->batches * a->heads * p.tiles, stop);
+    }
+    return status;
+}

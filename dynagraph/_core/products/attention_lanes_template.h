@@ -1,0 +1,145 @@
+/* What attention does to tiles of scores, of one dtype for one instruction set.  Included with T, SUFFIX, ISA and BYTES as the
+   micro-kernels are.  Queries lie in lanes, keys below one another: element (key, query) of a tile is at tile[key * ld + query], and
+   `lanes` is a multiple of a vector.  Scores are logarithms to the base 2. */
+#define JOIN_(a, b, c) a##_##b##_##c
+#define JOIN(a, b, c) JOIN_(a, b, c)
+#define NAME(what) JOIN(what, SUFFIX, ISA)
+#define QUOTE_(x) #x
+#define QUOTE(x) QUOTE_(x)
+#define V NAME(lane_vector)
+#define I NAME(lane_bits)
+#define LANES ((int64_t)(BYTES / sizeof(T)))
+#define AT(p) (*(V *)(p))
+
+typedef T V __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias));
+typedef BITS I __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias));
+
+static inline __attribute__((always_inline)) V NAME(chosen)(I mask, V yes, V no)
+{
+    return (V)((mask & (I)yes) | (~mask & (I)no));
+}
+
+/* the larger one; `a`, not a NaN, where `b` is a NaN */
+static inline __attribute__((always_inline)) V NAME(larger)(V a, V b)
+{
+#ifdef LARGER
+    return (V)LARGER(b, a);
+#else
+    return NAME(chosen)((I)(b > a), b, a);
+#endif
+}
+
+/* 2 ** x for x up to about 0: below the normal numbers 0, of NaN NaN.  The prelude's polynomial (exp2 in backends/prelude.h). */
+static inline __attribute__((always_inline)) V NAME(power)(V x)
+{
+    static const T coefficients[] = COEFFICIENTS;
+    const V magic = (V){0} + MAGIC;
+    const V z = x + magic, r = x - (z - magic);
+    V p = (V){0} + coefficients[0];
+#pragma GCC unroll 16
+    for (size_t k = 1; k < sizeof coefficients / sizeof *coefficients; ++k)
+        p = p * r + coefficients[k];
+    p *= (V)(((I)z + BIAS) << MANTISSA);
+    return NAME(chosen)((I)(x < (V){0} + LEAST), (V){0}, p);
+}
+
+/* One step of the softmax over keys: scores become weights 2 ** (score - top).  `top` and `sum`, of each query, go on from earlier
+   keys, and so does `acc`, `width` rows of what was summed with their weights. */
+static void NAME(online)(int64_t keys, int64_t lanes, T *scores, int64_t ld, T *top, T *sum, T *acc, int64_t acc_ld, int64_t width)
+{
+    for (int64_t l = 0; l < lanes; l += LANES) {
+        const V before = AT(top + l);
+        V most[4] = {before, before, before, before};
+        int64_t j = 0;
+        for (; j + 4 <= keys; j += 4)
+#pragma GCC unroll 4
+            for (int u = 0; u < 4; ++u)
+                most[u] = NAME(larger)(most[u], AT(scores + (j + u) * ld + l));
+        for (; j < keys; ++j)
+            most[0] = NAME(larger)(most[0], AT(scores + j * ld + l));
+        for (int u = 1; u < 4; ++u)
+            most[0] = NAME(larger)(most[0], most[u]);
+        const V now = most[0], none = (V){0} - (T)__builtin_inf();
+        const V shift = NAME(chosen)((I)(now == none), (V){0}, now); /* nothing is visible so far */
+        V total[2] = {{0}, {0}};
+        for (j = 0; j + 2 <= keys; j += 2)
+#pragma GCC unroll 2
+            for (int u = 0; u < 2; ++u) {
+                T *at = scores + (j + u) * ld + l;
+                const V weight = NAME(power)(AT(at) - shift);
+                AT(at) = weight;
+                total[u] += weight;
+            }
+        if (j < keys) {
+            T *at = scores + j * ld + l;
+            total[0] += AT(at) = NAME(power)(AT(at) - shift);
+        }
+        AT(top + l) = now;
+        const V less = NAME(power)(before - shift);
+        AT(sum + l) = AT(sum + l) * less + (total[0] + total[1]);
+        const I same = (I)(less == (V){0} + 1);
+        BITS all = -1;
+        for (int64_t k = 0; k < LANES; ++k)
+            all &= same[k];
+        if (!all)
+            for (int64_t d = 0; d < width; ++d)
+                AT(acc + d * acc_ld + l) *= less;
+    }
+}
+
+/* scores become weights 2 ** (score - shift), with a shift for each query */
+static void NAME(weigh)(int64_t keys, int64_t lanes, T *scores, int64_t ld, const T *shift)
+{
+    for (int64_t j = 0; j < keys; ++j)
+        for (int64_t l = 0; l < lanes; l += LANES)
+            AT(scores + j * ld + l) = NAME(power)(AT(scores + j * ld + l) - AT(shift + l));
+}
+
+/* the gradient by scores: by_weights becomes weights * (by_weights - less), with a `less` for each query */
+static void NAME(slope)(int64_t keys, int64_t lanes, const T *weights, T *by_weights, int64_t ld, const T *less)
+{
+    for (int64_t j = 0; j < keys; ++j)
+        for (int64_t l = 0; l < lanes; l += LANES) {
+            T *at = by_weights + j * ld + l;
+            AT(at) = AT(weights + j * ld + l) * (AT(at) - AT(less + l));
+        }
+}
+
+/* tile *= factors */
+static void NAME(multiply)(int64_t keys, int64_t lanes, T *tile, int64_t ld, const T *factors, int64_t factors_ld)
+{
+    for (int64_t j = 0; j < keys; ++j)
+        for (int64_t l = 0; l < lanes; l += LANES)
+            AT(tile + j * ld + l) *= AT(factors + j * factors_ld + l);
+}
+
+/* tile *= factor */
+static void NAME(scale)(int64_t count, T *tile, T factor)
+{
+    int64_t k = 0;
+    for (; k + LANES <= count; k += LANES)
+        AT(tile + k) *= factor;
+    for (; k < count; ++k)
+        tile[k] *= factor;
+}
+
+const JOIN(dg, lanes, SUFFIX) NAME(dg_lanes) = {QUOTE(ISA), NAME(online), NAME(weigh), NAME(slope), NAME(multiply), NAME(scale)};
+
+#undef JOIN_
+#undef JOIN
+#undef NAME
+#undef QUOTE_
+#undef QUOTE
+#undef V
+#undef I
+#undef LANES
+#undef AT
+#undef T
+#undef SUFFIX
+#undef BITS
+#undef MAGIC
+#undef MANTISSA
+#undef BIAS
+#undef LEAST
+#undef COEFFICIENTS
+#undef LARGER

@@ -1,0 +1,30 @@
+/* Products of matrices: blocks, packing, and parts on the thread pool. */
+#include "micro.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SHARED_BYTES = 8 << 20,   /* of packed panels that all threads read */
+    BLOCK_ROWS = 96,          /* of a part: with DG_KC terms they fit into a half of the second-level cache */
+    BLOCK_COLUMNS = 512,      /* ... and so does the part of the result */
+    PARTS_OF_A_THREAD = 4,    /* so that nobody waits long for the last one */
+    PARALLEL_TERMS = 1 << 19, /* products of fewer are the caller's own work: waking threads takes longer */
+    PART_TERMS = 1 << 17,     /* parts are not smaller */
+    ALIGNED = 16,             /* elements: a cache line at least */
+    DIRECT = 64,              /* an operand that is multiplied with no more rows or columns than that is not worth packing */
+};
+
+static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t blocks_of(int64_t n, int64_t block) { return (n + block - 1) / block; }
+static inline int64_t rounded(int64_t n, int64_t unit) { return blocks_of(n, unit) * unit; }
+
+#define T float
+#define SUFFIX f32
+#define ELEMENT DG_F32
+#include "driver_template.h"
+
+#define T double
+#define SUFFIX f64
+#define ELEMENT DG_F64
+#include "driver_template.h"

@@ -1,0 +1,315 @@
+/* The driver for one dtype.  Included with T, SUFFIX, and ELEMENT, its number.
+
+   The result is cut into parts, rectangles of `rows` x `columns`, each of one thread.  What several parts read is packed once, before
+   them, by all threads: the right operand's panels where there are several rows of parts, the left one's where there are several
+   columns of them.  What is not shared is packed by the part, DG_KC terms at a time; or it is read where it lies, if it is used for
+   few rows or columns only. */
+#define JOIN_(a, b) a##_##b
+#define JOIN(a, b) JOIN_(a, b)
+#define NAME(what) JOIN(what, SUFFIX)
+#define PRODUCT JOIN(dg_product, SUFFIX)
+#define KERNEL JOIN(dg_kernel, SUFFIX)
+#define PLAN NAME(plan)
+#define SIDE NAME(side)
+
+typedef struct {
+    const PRODUCT *product;
+    const KERNEL *kernel;
+    int64_t rows, columns;             /* of a part */
+    int64_t row_parts, column_parts;   /* of a chunk */
+    int64_t first_batch, batches;      /* of a chunk: what shares packed panels */
+    int64_t first_column, last_column; /* of a chunk */
+    T *shared_a, *shared_b;            /* panels with all k, or null */
+    T *own;                            /* own_size elements for each thread: a's panels, b's panels, a tile of the result */
+    int64_t own_a, own_b, own_size;
+    const dg_matrix *direct_a, *direct_b; /* operands that are not packed, or null */
+} PLAN;
+
+/* an operand of a part, for one block of terms: element (i, p) is at[i / width * panel + i % width * outer + p * inner] */
+typedef struct {
+    const T *at;
+    int64_t panel, outer, inner;
+    int packed; /* panel = width * terms, outer = 1, inner = width */
+} SIDE;
+
+/* The panels of a batch element's operand lie by blocks of terms, then by panels: a block's panels are neighbours. */
+static T *NAME(panel)(T *panels, int64_t n_panels, int64_t width, int64_t k, int64_t batch, int64_t start, int64_t number)
+{
+    const int64_t length = least(DG_KC, k - start);
+    return panels + n_panels * width * (batch * k + start) + number * width * length;
+}
+
+/* a panel is all terms of `width` rows of the left operand, or columns of the right one */
+static void NAME(pack_shared)(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread, dg_stop *stop)
+{
+    const PLAN *plan = buffers[0];
+    const PRODUCT *product = plan->product;
+    const int64_t mr = plan->kernel->mr, nr = plan->kernel->nr;
+    const int64_t n = plan->last_column - plan->first_column;
+    const int64_t a_panels = plan->shared_a ? blocks_of(product->m, mr) : 0, b_panels = plan->shared_b ? blocks_of(n, nr) : 0;
+    for (int64_t x = lo; x < hi; ++x) {
+        const int64_t batch = x / (a_panels + b_panels), number = x % (a_panels + b_panels);
+        for (int64_t start = 0; start < product->k; start += DG_KC) {
+            const int64_t length = least(DG_KC, product->k - start);
+            if (number < a_panels)
+                product->pack_a(product->a, plan->first_batch + batch, number * mr, least(mr, product->m - number * mr), start,
+                                length, mr, NAME(panel)(plan->shared_a, a_panels, mr, product->k, batch, start, number));
+            else
+                product->pack_b(product->b, plan->first_batch + batch, plan->first_column + (number - a_panels) * nr,
+                                least(nr, n - (number - a_panels) * nr), start, length, nr,
+                                NAME(panel)(plan->shared_b, b_panels, nr, product->k, batch, start, number - a_panels));
+        }
+    }
+}
+
+/* part of a tile, which was computed aside */
+static void NAME(put)(int64_t rows, int64_t columns, const T *from, int64_t ld, T *c, int64_t ldc, int accumulate)
+{
+    for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < columns; ++j)
+            c[i * ldc + j] = accumulate ? c[i * ldc + j] + from[i * ld + j] : from[i * ld + j];
+}
+
+/* a row of all columns */
+static void NAME(row)(const KERNEL *kernel, int64_t columns, int64_t k, const T *a, int64_t a_inner, const SIDE *b, T *c,
+                      int accumulate)
+{
+    const int64_t nr = kernel->nr;
+    int64_t j = 0;
+    T edge[DG_MAX_NR];
+    for (; j + DG_STRIPS * nr <= columns; j += DG_STRIPS * nr)
+        kernel->one_row(k, a, a_inner, b->at + j / nr * b->panel, b->inner, b->panel, c + j, accumulate);
+    for (; j + nr <= columns; j += nr)
+        kernel->direct(1, k, a, 0, a_inner, b->at + j / nr * b->panel, b->inner, c + j, 0, accumulate);
+    if (j < columns) { /* of a packed operand */
+        kernel->direct(1, k, a, 0, a_inner, b->at + j / nr * b->panel, b->inner, edge, 0, 0);
+        NAME(put)(1, columns - j, edge, nr, c + j, 0, accumulate);
+    }
+}
+
+/* all tiles of a part, for one block of terms; where the right operand is not packed, the columns are whole tiles */
+static void NAME(tiles)(const KERNEL *kernel, int64_t rows, int64_t columns, int64_t k, const SIDE *a, const SIDE *b, T *c,
+                        int64_t ldc, int accumulate)
+{
+    const int64_t mr = kernel->mr, nr = kernel->nr;
+    T edge[DG_MAX_MR * DG_MAX_NR];
+    if (rows <= 2) {
+        for (int64_t i = 0; i < rows; ++i)
+            NAME(row)(kernel, columns, k, a->at + i * a->outer, a->inner, b, c + i * ldc, accumulate);
+        return;
+    }
+    for (int64_t j = 0; j < columns; j += nr)
+        for (int64_t i = 0; i < rows; i += mr) {
+            const int64_t high = least(mr, rows - i), wide = least(nr, columns - j);
+            const int whole = (high == mr || !a->packed) && wide == nr, aside = !whole;
+            const T *left = a->at + i / mr * a->panel, *right = b->at + j / nr * b->panel;
+            T *tile = aside ? edge : c + i * ldc + j;
+            const int64_t ld = aside ? nr : ldc;
+            if (a->packed && b->packed)
+                kernel->micro(k, left, right, tile, ld, accumulate && !aside);
+            else
+                kernel->direct(a->packed ? mr : high, k, left, a->outer, a->inner, right, b->inner, tile, ld, accumulate && !aside);
+            if (aside)
+                NAME(put)(high, wide, edge, nr, c + i * ldc + j, ldc, accumulate);
+        }
+}
+
+static void NAME(zero)(int64_t rows, int64_t columns, T *c, int64_t ldc)
+{
+    for (int64_t i = 0; i < rows; ++i)
+        memset(c + i * ldc, 0, (size_t)columns * sizeof(T));
+}
+
+/* the left operand of a part */
+static SIDE NAME(left)(const PLAN *plan, int64_t batch, int64_t row, int64_t rows, int64_t start, int64_t length, T *own)
+{
+    const PRODUCT *product = plan->product;
+    const int64_t mr = plan->kernel->mr, at = plan->first_batch + batch;
+    const dg_matrix *direct = plan->direct_a;
+    if (direct)
+        return (SIDE){(const T *)direct->data + dg_matrix_offset(direct, at) + row * direct->outer + start * direct->inner,
+                      mr * direct->outer, direct->outer, direct->inner, 0};
+    if (plan->shared_a)
+        return (SIDE){NAME(panel)(plan->shared_a, blocks_of(product->m, mr), mr, product->k, batch, start, row / mr), mr * length, 1,
+                      mr, 1};
+    for (int64_t i = 0; i < rows; i += mr)
+        product->pack_a(product->a, at, row + i, least(mr, rows - i), start, length, mr, own + i * length);
+    return (SIDE){own, mr * length, 1, mr, 1};
+}
+
+static SIDE NAME(right)(const PLAN *plan, int64_t batch, int64_t column, int64_t columns, int64_t start, int64_t length, T *own)
+{
+    const PRODUCT *product = plan->product;
+    const int64_t nr = plan->kernel->nr, panels = blocks_of(plan->last_column - plan->first_column, nr);
+    if (plan->shared_b)
+        return (SIDE){NAME(panel)(plan->shared_b, panels, nr, product->k, batch, start, (column - plan->first_column) / nr),
+                      nr * length, 1, nr, 1};
+    for (int64_t j = 0; j < columns; j += nr)
+        product->pack_b(product->b, plan->first_batch + batch, column + j, least(nr, columns - j), start, length, nr,
+                        own + j * length);
+    return (SIDE){own, nr * length, 1, nr, 1};
+}
+
+static void NAME(one_part)(const PLAN *plan, int64_t batch, int64_t row, int64_t column, T *own)
+{
+    const PRODUCT *product = plan->product;
+    const int64_t nr = plan->kernel->nr, k = product->k;
+    const int64_t rows = least(plan->rows, product->m - row), columns = least(plan->columns, plan->last_column - column);
+    const int64_t at = plan->first_batch + batch;
+    T *own_b = own + plan->own_a, *c = product->c ? product->c + at * product->c_batch + row * product->ldc + column : own_b + plan->own_b;
+    const int64_t ldc = product->c ? product->ldc : plan->columns;
+    if (k == 0)
+        NAME(zero)(rows, columns, c, ldc);
+    for (int64_t start = 0; start < k; start += DG_KC) {
+        const int64_t length = least(DG_KC, k - start);
+        const SIDE a = NAME(left)(plan, batch, row, rows, start, length, own);
+        const int64_t direct = plan->direct_b ? columns / nr * nr : 0; /* the last columns, which are no whole tile, are packed */
+        if (direct) {
+            const dg_matrix *matrix = plan->direct_b;
+            const SIDE b = {(const T *)matrix->data + dg_matrix_offset(matrix, at) + column + start * matrix->inner, nr, 1,
+                            matrix->inner, 0};
+            NAME(tiles)(plan->kernel, rows, direct, length, &a, &b, c, ldc, start > 0);
+        }
+        if (direct < columns) {
+            const SIDE b = NAME(right)(plan, batch, column + direct, columns - direct, start, length, own_b);
+            NAME(tiles)(plan->kernel, rows, columns - direct, length, &a, &b, c + direct, ldc, start > 0);
+        }
+    }
+    if (product->finish)
+        product->finish(product->context, at, row, column, rows, columns, c, ldc);
+}
+
+static void NAME(parts)(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread, dg_stop *stop)
+{
+    const PLAN *plan = buffers[0];
+    for (int64_t x = lo; x < hi; ++x) {
+        const int64_t in_batch = x % (plan->row_parts * plan->column_parts);
+        NAME(one_part)(plan, x / (plan->row_parts * plan->column_parts), in_batch % plan->row_parts * plan->rows,
+                       plan->first_column + in_batch / plan->row_parts * plan->columns, plan->own + thread * plan->own_size);
+    }
+}
+
+/* The sizes of parts: large ones for the sake of the caches, but enough of them for the threads. */
+static void NAME(choose_parts)(PLAN *plan, int64_t threads)
+{
+    const PRODUCT *product = plan->product;
+    const int64_t mr = plan->kernel->mr, nr = plan->kernel->nr, m = product->m, n = product->n;
+    const double terms = (double)m * (double)n * (double)product->k;
+    plan->rows = least(rounded(BLOCK_ROWS, mr), rounded(m, mr));
+    plan->columns = least(rounded(BLOCK_COLUMNS, nr), rounded(n, nr));
+    if (product->batches >= threads * PARTS_OF_A_THREAD) {
+        if (m <= 4 * BLOCK_ROWS && n <= BLOCK_COLUMNS)
+            plan->rows = rounded(m, mr); /* a part is a batch element: nothing is shared */
+        return;
+    }
+    for (;;) {
+        const int64_t in_batch = blocks_of(m, plan->rows) * blocks_of(n, plan->columns);
+        if (in_batch * product->batches >= threads * PARTS_OF_A_THREAD || terms / (double)in_batch < 2 * PART_TERMS)
+            return;
+        if (plan->columns >= 2 * plan->rows && plan->columns > 4 * nr)
+            plan->columns = rounded(blocks_of(plan->columns, 2), nr);
+        else if (plan->rows > 4 * mr)
+            plan->rows = rounded(blocks_of(plan->rows, 2), mr);
+        else if (plan->columns > 2 * nr)
+            plan->columns = rounded(blocks_of(plan->columns, 2), nr);
+        else
+            return;
+    }
+}
+
+/* one chunk: its panels, then its parts */
+static void NAME(run_chunk)(const dg_runtime *rt, PLAN *plan, int64_t threads, dg_stop *stop)
+{
+    void *const buffers[] = {plan};
+    const int64_t panels = (plan->shared_a ? blocks_of(plan->product->m, plan->kernel->mr) : 0) +
+                           (plan->shared_b ? blocks_of(plan->last_column - plan->first_column, plan->kernel->nr) : 0);
+    plan->row_parts = blocks_of(plan->product->m, plan->rows);
+    plan->column_parts = blocks_of(plan->last_column - plan->first_column, plan->columns);
+    const int64_t n_parts = plan->batches * plan->row_parts * plan->column_parts;
+    if (threads < 2) {
+        NAME(pack_shared)(buffers, NULL, 0, panels ? plan->batches * panels : 0, 0, stop);
+        for (int64_t x = 0; x < n_parts && !dg_stops(stop); ++x)
+            NAME(parts)(buffers, NULL, x, x + 1, 0, stop);
+        return;
+    }
+    if (panels)
+        rt->parallel(NAME(pack_shared), buffers, NULL, plan->batches * panels, 1, plan->batches * panels, stop);
+    if (!stop->stopped)
+        rt->parallel(NAME(parts), buffers, NULL, n_parts, 1, 1, stop);
+}
+
+/* what an operand is in memory if it can be read where it lies, else null */
+static const dg_matrix *NAME(in_place)(JOIN(dg_pack, SUFFIX) pack, const void *operand)
+{
+    const dg_matrix *matrix = operand;
+    return pack == JOIN(dg_pack_matrix, SUFFIX) && matrix->element == ELEMENT ? matrix : NULL;
+}
+
+/* what is shared, and the sizes of chunks; gives how many elements of memory it takes, and how many of them for shared panels */
+static int64_t NAME(choose_chunks)(PLAN *plan, int64_t threads, int64_t *columns, int64_t *shared)
+{
+    const PRODUCT *product = plan->product;
+    const int64_t mr = plan->kernel->mr, nr = plan->kernel->nr, m = product->m, n = product->n, k = product->k;
+    const int64_t a_size = rounded(m, mr) * k, b_size = rounded(n, nr) * k, room = SHARED_BYTES / (int64_t)sizeof(T);
+    plan->direct_a = n <= DIRECT ? NAME(in_place)(product->pack_a, product->a) : NULL;
+    plan->direct_b = m <= DIRECT ? NAME(in_place)(product->pack_b, product->b) : NULL;
+    if (plan->direct_b && plan->direct_b->outer != 1)
+        plan->direct_b = NULL;
+    /* a chunk is some batch elements or, of a large right operand, some columns */
+    const int share_b = m > plan->rows && !plan->direct_b;
+    const int share_a = n > plan->columns && !plan->direct_a && a_size + (share_b ? b_size : 0) <= room;
+    const int64_t in_batch = (share_a ? a_size : 0) + (share_b ? b_size : 0);
+    plan->batches = in_batch ? room / in_batch : product->batches;
+    plan->batches = plan->batches < 1 ? 1 : least(plan->batches, product->batches);
+    *columns = n;
+    if (share_b && b_size > room) {
+        *columns = room / k / plan->columns * plan->columns;
+        *columns = *columns < plan->columns ? plan->columns : *columns;
+    }
+    plan->own_a = share_a || plan->direct_a ? 0 : rounded(plan->rows * least(k, DG_KC), ALIGNED);
+    plan->own_b = share_b ? 0 : rounded((plan->direct_b ? nr : plan->columns) * least(k, DG_KC), ALIGNED);
+    plan->own_size = plan->own_a + plan->own_b + (product->c ? 0 : rounded(plan->rows * plan->columns, ALIGNED));
+    shared[0] = share_a ? rounded(a_size * plan->batches, ALIGNED) : 0;
+    shared[1] = share_b ? rounded(least(*columns, n), nr) * k * plan->batches : 0;
+    return plan->own_size * threads + shared[0] + shared[1];
+}
+
+int JOIN(dg_multiply, SUFFIX)(const dg_runtime *rt, const PRODUCT *product, dg_stop *stop)
+{
+    PLAN plan = {.product = product, .kernel = product->kernel ? product->kernel : JOIN(dg_kernel_of, SUFFIX)()};
+    const int64_t m = product->m, n = product->n, batches = product->batches;
+    if (batches < 1 || m < 1 || n < 1)
+        return 0;
+    const int64_t threads = (double)m * (double)n * (double)product->k * (double)batches < PARALLEL_TERMS ? 1 : rt->n_threads;
+    int64_t columns, shared[2];
+    NAME(choose_parts)(&plan, threads);
+    const int64_t size = NAME(choose_chunks)(&plan, threads, &columns, shared), together = plan.batches;
+    T *memory = NULL;
+    if (size && !(memory = rt->take((size_t)size * sizeof(T))))
+        return DG_NO_MEMORY;
+    plan.own = memory;
+    plan.shared_a = shared[0] ? memory + plan.own_size * threads : NULL;
+    plan.shared_b = shared[1] ? memory + plan.own_size * threads + shared[0] : NULL;
+    for (int64_t batch = 0; batch < batches && !stop->stopped; batch += together)
+        for (int64_t column = 0; column < n && !stop->stopped; column += columns) {
+            plan.first_batch = batch;
+            plan.batches = least(together, batches - batch);
+            plan.first_column = column;
+            plan.last_column = least(column + columns, n);
+            NAME(run_chunk)(rt, &plan, threads, stop);
+        }
+    if (memory)
+        rt->give(memory);
+    return stop->stopped ? DG_STOPPED : 0;
+}
+
+#undef JOIN_
+#undef JOIN
+#undef NAME
+#undef PRODUCT
+#undef KERNEL
+#undef PLAN
+#undef SIDE
+#undef T
+#undef SUFFIX
+#undef ELEMENT

@@ -1,0 +1,33 @@
+/* Micro-kernels for AVX-512. */
+#include "micro.h"
+
+#if defined(__x86_64__)
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx512f"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx512f")
+#endif
+
+#define ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
+
+#define T float
+#define SUFFIX f32
+#define ISA avx512
+#define BYTES 64
+#define DG_ROWS ROWS
+#include "kernel_template.h"
+
+#define T double
+#define SUFFIX f64
+#define ISA avx512
+#define BYTES 64
+#define DG_ROWS ROWS
+#include "kernel_template.h"
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif

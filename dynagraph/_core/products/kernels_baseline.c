@@ -1,0 +1,22 @@
+/* Micro-kernels for any processor of the architecture: 16-byte vectors (SSE2, NEON). */
+#include "micro.h"
+
+#if defined(__aarch64__)
+#define ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#else
+#define ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5)
+#endif
+
+#define T float
+#define SUFFIX f32
+#define ISA baseline
+#define BYTES 16
+#define DG_ROWS ROWS
+#include "kernel_template.h"
+
+#define T double
+#define SUFFIX f64
+#define ISA baseline
+#define BYTES 16
+#define DG_ROWS ROWS
+#include "kernel_template.h"

@@ -1,0 +1,97 @@
+/* Packing a panel of a matrix in memory, of one dtype.  Included with T, SUFFIX, and the squares that there are: SMALL and LARGE
+   elements to a side, functions SMALL_SQUARE and LARGE_SQUARE. */
+#define JOIN_(a, b) a##_##b
+#define JOIN(a, b) JOIN_(a, b)
+#define NAME(what) JOIN(what, SUFFIX)
+
+/* rows of the panel lie as they are in memory */
+static inline __attribute__((always_inline)) void NAME(copy_rows)(const T *from, int64_t inner, int64_t k, int64_t width, T *to)
+{
+    for (int64_t p = 0; p < k; ++p, from += inner, to += width)
+        memcpy(to, from, (size_t)width * sizeof(T));
+}
+
+/* `count` rows, contiguous along p */
+static inline void NAME(transpose_plainly)(const T *from, int64_t outer, int64_t count, int64_t k, int64_t width, T *to)
+{
+    for (int64_t p = 0; p < k; ++p)
+        for (int64_t i = 0; i < count; ++i)
+            to[p * width + i] = from[i * outer + p];
+}
+
+#ifdef DG_HAS_SQUARES
+/* ... a whole panel */
+static void NAME(transpose_small)(const T *from, int64_t outer, int64_t k, int64_t width, T *to)
+{
+    int64_t p = 0;
+    for (; p + SMALL <= k; p += SMALL)
+        for (int64_t i = 0; i < width; i += SMALL) {
+            const int64_t first = i + SMALL <= width ? i : width - SMALL; /* some of the last rows again */
+            SMALL_SQUARE(from + first * outer + p, outer, width, to + p * width + first);
+        }
+    NAME(transpose_plainly)(from + p, outer, width, k - p, width, to + p * width);
+}
+
+#if defined(__x86_64__)
+DG_AVX2 static void NAME(transpose_large)(const T *from, int64_t outer, int64_t k, int64_t width, T *to)
+{
+    int64_t p = 0;
+    for (; p + LARGE <= k; p += LARGE)
+        for (int64_t i = 0; i < width; i += LARGE) {
+            const int64_t first = i + LARGE <= width ? i : width - LARGE;
+            LARGE_SQUARE(from + first * outer + p, outer, width, to + p * width + first);
+        }
+    NAME(transpose_plainly)(from + p, outer, width, k - p, width, to + p * width);
+}
+#endif
+#endif
+
+static void NAME(transpose)(const T *from, int64_t outer, int64_t count, int64_t k, int64_t width, T *to)
+{
+#ifdef DG_HAS_SQUARES
+#if defined(__x86_64__)
+    if (count == width && width >= LARGE && __builtin_cpu_supports("avx2")) {
+        NAME(transpose_large)(from, outer, k, width, to);
+        return;
+    }
+#endif
+    if (count == width && width >= SMALL) {
+        NAME(transpose_small)(from, outer, k, width, to);
+        return;
+    }
+#endif
+    NAME(transpose_plainly)(from, outer, count, k, width, to);
+}
+
+static void NAME(pack)(const T *from, int64_t outer, int64_t inner, int64_t count, int64_t k, int64_t width, T *to)
+{
+    if (count == width && outer == 1)
+        switch (width) {
+#define CASE(n)                                                                                                                   \
+    case n:                                                                                                                       \
+        NAME(copy_rows)(from, inner, k, n, to);                                                                                   \
+        return;
+            CASE(4) CASE(6) CASE(8) CASE(12) CASE(16) CASE(32)
+#undef CASE
+        default:
+            NAME(copy_rows)(from, inner, k, width, to);
+            return;
+        }
+    if (inner == 1) {
+        NAME(transpose)(from, outer, count, k, width, to);
+        return;
+    }
+    for (int64_t p = 0; p < k; ++p)
+        for (int64_t i = 0; i < count; ++i)
+            to[p * width + i] = from[p * inner + i * outer];
+}
+
+#undef JOIN_
+#undef JOIN
+#undef NAME
+#undef T
+#undef SUFFIX
+#undef SMALL
+#undef LARGE
+#undef SMALL_SQUARE
+#undef LARGE_SQUARE

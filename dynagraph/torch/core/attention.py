@@ -1,0 +1,178 @@
+"""Scaled dot product attention as functions of arrays.
+
+`attention` and `attention_gradient` are programs over tiles (`dynagraph/_core/products/attention.c`), in memory that does not grow
+with the product of rows and keys.  Captures know them by these names (`dynagraph/frontend/library/attention.py`), and programs call
+them.  `whole_attention` and `whole_gradient` are the same in operations on whole arrays: for arrays of examples, and of other
+libraries.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dynagraph._core import _dispatch
+from dynagraph.torch.core import philox
+from dynagraph.torch.core.arrays import library_of_array, ufunc_reduce
+
+Results = Mapping[int, Any]  # arrays that take results, by number
+
+
+def are_numpys(*arrays: Any) -> bool:
+    """Whether all are NumPy's arrays, or None."""
+    for array in arrays:
+        if array is not None and type(array) is not np.ndarray:
+            return False
+    return True
+
+
+def attention(
+    q: Any, k: Any, v: Any, mask: Any, seed: Any, offset: Any, scale: Any, causal: bool, dropout: Any,
+    order: tuple[int, ...], out: Results | None = None,
+) -> tuple[Any, Any]:
+    """``softmax(q @ k.T * scale + mask) @ v`` of each head, and log-sum-exps.
+
+    Operands are (batch..., heads, rows, columns) of one dtype, float32 or float64; `k` and `v` may have fewer heads, each for as many
+    of the queries'.  A mask broadcasts to (batch..., heads, rows, keys): where it is bool, True is what counts; else it is added.
+    `causal`: key j counts for row i if j <= i.  What no key counts for is 0.  `dropout`: the probability with which a weight is zeroed;
+    its word in the Philox stream from `seed` and `offset` is the one of its number in C order.  `order`: of axes in which
+    the result lies in memory, and is given.  `out`: arrays for results, by number.
+    """
+    scale, dropout = float(scale), float(dropout)
+    if not are_numpys(q, k, v, mask):
+        result, sums = whole_attention(q, k, v, mask, kept(q, k, seed, offset, dropout), scale, causal)
+        return result.transpose(order), sums
+    given = out or {}
+    result = given[0] if 0 in given else _new((*q.shape[:-1], v.shape[-1]), q.dtype, order)
+    sums = given[1] if 1 in given else np.empty(q.shape[:-1], q.dtype)
+    arrays = [_behaved(a) for a in (q, k, v, mask)]
+    _dispatch.attention(*arrays, seed, offset, _turned_back(result, order), sums, scale, causal, dropout)
+    return result, sums
+
+
+def attention_gradient(
+    q: Any, k: Any, v: Any, mask: Any, seed: Any, offset: Any, result: Any, sums: Any, g: Any, scale: Any, causal: bool, dropout: Any,
+    order: tuple[int, ...], out: Results | None = None,
+) -> tuple[Any, Any, Any]:
+    """The gradients by `q`, `k` and `v` from `g`, that by the result: (batch..., heads, rows, columns), as `result` is here.
+
+    `order`: of axes in which they lie in memory, and are given.
+    """
+    scale, dropout = float(scale), float(dropout)
+    if not are_numpys(q, k, v, mask, result, sums, g):
+        found = whole_gradient(q, k, v, mask, kept(q, k, seed, offset, dropout), g, scale, causal)
+        return tuple(a.transpose(order) for a in found)  # type: ignore[return-value]
+    given = out or {}
+    by = [given[n] if n in given else _new(a.shape, a.dtype, order) for n, a in enumerate((q, k, v))]
+    arrays = [_behaved(a) for a in (q, k, v, mask)]
+    others = [_behaved(a) for a in (result, sums, g)]
+    heads = [_turned_back(a, order) for a in by]
+    _dispatch.attention_gradient(*arrays, seed, offset, *others, *heads, scale, causal, dropout)
+    return by[0], by[1], by[2]
+
+
+def _new(shape: tuple[int, ...], dtype: np.dtype, order: tuple[int, ...]) -> Any:
+    return np.empty([shape[k] for k in order], dtype)
+
+
+def inverse(order: tuple[int, ...]) -> tuple[int, ...]:
+    """The order that turns axes back."""
+    return tuple(order.index(k) for k in range(len(order)))
+
+
+def _turned_back(array: Any, order: tuple[int, ...]) -> Any:
+    return array.transpose(inverse(order))
+
+
+def _behaved(array: Any) -> Any:
+    """With elements that lie at multiples of their size, in the order of this machine's bytes."""
+    if array is None or (array.flags.aligned and array.dtype.isnative):
+        return array
+    return array.astype(array.dtype.newbyteorder("="))
+
+
+# -- in operations on whole arrays -----------------------------------------------------------------------------------------------
+
+
+def kept(q: Any, k: Any, seed: Any, offset: Any, dropout: float) -> Any:
+    """What weights are multiplied with: 0, or the inverse of the share that stays; None without dropout."""
+    if seed is None:
+        return None
+    shape = (*q.shape[:-1], k.shape[-2])
+    numbers = (v if isinstance(v, int) else v.item() for v in (seed, offset))
+    stays = philox.mask(*numbers, shape, 1 - dropout, library_of_array(q))
+    return stays.astype(q.dtype) / q.dtype.type(1 - dropout) if dropout < 1 else stays.astype(q.dtype)
+
+
+def shared(array: Any, heads: int) -> Any:
+    """Keys or values once for each head of the queries."""
+    own = array.shape[-3]
+    return array if own == heads else np.repeat(array, heads // max(own, 1), axis=-3)
+
+
+def weights_of(scores: Any) -> tuple[Any, Any]:
+    """Softmax over the last axis, zeros where all is masked; and log-sum-exps."""
+    if not scores.shape[-1]:
+        return scores.copy(), np.full_like(scores[..., :0].sum(-1), -np.inf)
+    top = ufunc_reduce(np.maximum, scores, axis=-1, keepdims=True)
+    masked = top == -np.inf
+    shares = np.exp(scores - np.where(masked, scores.dtype.type(0), top))
+    total = ufunc_reduce(np.add, shares, axis=-1, keepdims=True)
+    return shares / np.where(masked, scores.dtype.type(1), total), (top + np.log(total))[..., 0]
+
+
+def _scores(q: Any, k: Any, mask: Any, scale: float, causal: bool) -> Any:
+    hidden = q.dtype.type(-np.inf)
+    scores = np.matmul(q * q.dtype.type(scale), np.swapaxes(k, -2, -1))
+    if mask is not None:
+        scores = np.where(mask, scores, hidden) if mask.dtype.kind == "b" else scores + mask
+    if causal:
+        library = library_of_array(q)
+        later = library.arange(k.shape[-2]) > library.arange(q.shape[-2])[:, None]
+        scores = np.where(later, hidden, scores)
+    return scores
+
+
+def whole_attention(q: Any, k: Any, v: Any, mask: Any, keep: Any, scale: float, causal: bool) -> tuple[Any, Any]:
+    """As `attention`, as (batch..., heads, rows, columns)."""
+    k, v = shared(k, q.shape[-3]), shared(v, q.shape[-3])
+    weights, sums = weights_of(_scores(q, k, mask, scale, causal))
+    return np.matmul(weights if keep is None else weights * keep, v), sums
+
+
+def whole_gradient(
+    q: Any, k: Any, v: Any, mask: Any, keep: Any, g: Any, scale: float, causal: bool
+) -> tuple[Any, Any, Any]:
+    """As `attention_gradient`."""
+    groups = k.shape[-3]
+    k, v = shared(k, q.shape[-3]), shared(v, q.shape[-3])
+    weights, _ = weights_of(_scores(q, k, mask, scale, causal))
+    by_weights = np.matmul(g, np.swapaxes(v, -2, -1))
+    dropped = weights
+    if keep is not None:
+        by_weights, dropped = by_weights * keep, weights * keep
+    slopes = weights * (by_weights - ufunc_reduce(np.add, weights * by_weights, axis=-1, keepdims=True)) * q.dtype.type(scale)
+    by_k, by_v = (np.matmul(np.swapaxes(a, -2, -1), b) for a, b in ((slopes, q), (dropped, g)))
+    return np.matmul(slopes, k), _summed(by_k, groups), _summed(by_v, groups)
+
+
+def _summed(array: Any, groups: int) -> Any:
+    """Over the heads that share one."""
+    *batch, heads, rows, columns = array.shape
+    if heads == groups:
+        return array
+    return ufunc_reduce(np.add, array.reshape(*batch, groups, heads // max(groups, 1), rows, columns), axis=len(batch) + 1)
+
+
+def default_scale(width: int) -> float:
+    """The inverse of the root of the heads' width."""
+    return 1 / math.sqrt(width) if width else math.inf
+
+
+__all__ = [
+    "are_numpys", "attention", "attention_gradient", "default_scale", "inverse", "kept", "shared", "weights_of", "whole_attention",
+    "whole_gradient",
+]  # fmt: skip
