@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,6 +31,17 @@ from dynagraph.location import Location
 VERSION = 1
 MOST_NODES = 1_000_000
 SMALL = 64  # bytes of constants that stand in the JSON
+
+OWN = {  # functions of this package that programs call, by the names that files have for them
+    "own.attention": "dynagraph.torch.core.attention:attention",
+    "own.recurrent_forward": "dynagraph._core._dispatch:recurrent_forward",
+    "own.recurrent_cell": "dynagraph._core._dispatch:recurrent_cell",
+}
+
+
+def _own_name(function: Any) -> str | None:
+    place = f"{getattr(function, '__module__', '')}:{getattr(function, '__name__', '')}"
+    return next((name for name, known in OWN.items() if known == place), None)
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------------------
@@ -107,10 +119,11 @@ def _value(value: Any) -> Any:
         return {"$slot": value.position}
     if isinstance(value, np.generic):
         return {"$scalar": [value.dtype.name, _value(value.item())]}
-    if isinstance(value, FunctionCall) and isinstance(value.function, str):
+    if isinstance(value, FunctionCall) and (isinstance(value.function, str) or _own_name(value.function)):
         warns = None if value.warns_if is None else value.warns_if.position
         rest = [value.takes_out, value.optional, _value(value.each)]
-        return {"$call": [value.function, _value(value.args), _value(value.kwargs), warns, *rest]}
+        name = value.function if isinstance(value.function, str) else _own_name(value.function)
+        return {"$call": [name, _value(value.args), _value(value.kwargs), warns, *rest]}
     raise ExportError(f"save: {getattr(value, 'name', repr(value))} is a function of this process, which no file can hold")
 
 
@@ -276,7 +289,10 @@ class Reader:
 
     def _call(self, value: Any) -> FunctionCall:
         function, args, kwargs, warns, takes_out, optional, each = value
-        if function not in ROWS and function not in GRADIENTS:
+        if isinstance(function, str) and function in OWN:
+            module, name = OWN[function].split(":")
+            function = getattr(import_module(module), name)
+        elif function not in ROWS and function not in GRADIENTS:
             raise self._wrong(f"{str(function)[:80]!r} is no function that programs call")
         slot = None if warns is None else Slot(int(warns))
         more = tuple((str(k), v) for k, v in self._read(kwargs))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from dynagraph.ir.external_calls import FunctionCall, Slot
 from dynagraph.ir.graph import Node
 from dynagraph.ir.interpreter import concrete_attrs
 from dynagraph.ir.shapes import Dim, SymInt, hint_numel, numel, same_dim
-from dynagraph.onnx.writer import ROWS, NoOperator, Writer, row
+from dynagraph.onnx.writer import NoOperator, Row, Writer, row
 
 MOST_WRITTEN = 1 << 16  # elements of what is written out, rather than computed
 FIRST = -(1 << 63) + 1  # where a slice that goes backwards to the first element ends
@@ -336,19 +336,118 @@ def _scatter(w: Writer, node: Node, x: str, values: str, *places: str) -> str:
 
 # -- external calls ---------------------------------------------------------------------------------------------------------------
 
+CALLS: dict[str, Row] = {}  # by the name of the function that is called
+
+
+def called(*names: str) -> Callable[[Row], Row]:
+    def register(function: Row) -> Row:
+        CALLS.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
 
 @row("external_call")
 def _external_call(w: Writer, node: Node, *operands: str) -> str:
+    """`operands` go to the places of the call's arguments."""
     call: FunctionCall = node.attrs["call"]
-    if call.function in ("sort", "argsort") and call.args[0] == Slot(0):
-        more = dict(call.kwargs)
-        axis = call.args[1] if len(call.args) > 1 else more.get("axis", -1)
-        if isinstance(axis, int) and not operands[1:]:
-            whole = w.size(node.shape[axis])
-            found = w.ops("TopK", operands[0], whole, outputs=2, axis=axis % node.ndim, largest=0, sorted=1)
-            return found[call.function == "argsort"]
-    raise NoOperator(call.name)
+    how = CALLS.get(call.function.__name__ if callable(call.function) else call.function)
+    if how is None or call.each:
+        raise NoOperator(call.name)
+    given = [operands[a.position] if isinstance(a, Slot) else a for a in call.args]
+    return how(w, node, *given, **{k: operands[v.position] if isinstance(v, Slot) else v for k, v in call.kwargs})
 
 
-assert ROWS
-__all__: list[str] = []
+def _sorting(name: str, result: int) -> None:
+    @called(name)
+    def sort(w: Writer, node: Node, x: str, axis: Any = -1, **more: Any) -> str:
+        if not isinstance(axis, int):
+            raise NoOperator(f"np.{name} along {axis}")
+        return w.ops("TopK", x, w.size(node.shape[axis]), outputs=2, axis=axis % node.ndim, largest=0, sorted=1)[result]
+
+
+_sorting("sort", 0)
+_sorting("argsort", 1)
+
+
+@called("linalg.det")
+def _det(w: Writer, node: Node, x: str) -> str:
+    return w.op("Det", x)
+
+
+@called("attention")
+def _attention(
+    w: Writer, node: Node, q: str, k: str, v: str, mask: Any, seed: Any, offset: Any, scale: Any, causal: bool, dropout: Any, order: Any
+) -> str:
+    """As the operator, where there is one; its result then in the order of axes that it is given in."""
+    if node.attrs["result"] != 0 or seed is not None:
+        raise NoOperator("attention with dropout" if seed is not None else "attention's sums of exponentials")
+    nodes = {a.position: n for a, n in zip(node.attrs["call"].args, node.args) if isinstance(a, Slot)}
+    rank = nodes[0].ndim
+    if w.opset >= 23 and rank == 4 and isinstance(scale, float):
+        inputs = (q, k, v) if mask is None else (q, k, v, mask)
+        return w.transpose(w.op("Attention", *inputs, scale=scale, is_causal=int(causal)), order)
+    factor = w.scalar(scale, node.dtype) if isinstance(scale, (int, float)) else w.cast(scale, node.dtype)
+    heads = nodes[0].shape[-3] if rank > 2 else 1
+    k, v = (_heads(w, name, nodes[place], heads) for name, place in ((k, 1), (v, 2)))
+    scores = w.op("MatMul", w.op("Mul", q, factor), w.op("Transpose", k, perm=[*range(rank - 2), rank - 1, rank - 2]))
+    hidden = w.scalar(-np.inf, node.dtype)
+    if causal:
+        rows, columns = _positions(w, nodes[0].shape[-2]), _positions(w, nodes[1].shape[-2])
+        scores = w.op("Where", w.op("LessOrEqual", columns, w.unsqueeze(rows, 1)), scores, hidden)
+    if mask is not None:
+        is_bool = nodes[3].dtype.is_bool
+        scores = w.op("Where", mask, scores, hidden) if is_bool else w.op("Add", scores, mask)
+    weights = w.op("Softmax", scores, axis=-1)
+    if mask is not None:  # rows of which nothing is seen give nothing
+        weights = w.op("Where", w.op("IsNaN", weights), w.scalar(0, node.dtype), weights)
+    return w.transpose(w.op("MatMul", weights, v), order)
+
+
+def _heads(w: Writer, name: str, node: Node, heads: Dim) -> str:
+    """Keys or values once for each head of the queries."""
+    own = node.shape[-3] if node.ndim > 2 else 1
+    if same_dim(own, heads):
+        return name
+    if isinstance(own, SymInt) or isinstance(heads, SymInt):
+        raise NoOperator("attention with a symbolic number of heads")
+    *batch, _, rows, columns = node.shape
+    spread = w.expand(w.unsqueeze(name, node.ndim - 2), (*batch, own, heads // own, rows, columns))
+    return w.reshape(spread, None, (*batch, heads, rows, columns))
+
+
+# -- convolutions -----------------------------------------------------------------------------------------------------------------
+
+
+def _about(node: Node) -> dict[str, Any]:
+    befores, afters = zip(*node.attrs["padding"])
+    return {
+        "strides": list(node.attrs["stride"]), "dilations": list(node.attrs["dilation"]), "pads": [*befores, *afters],
+        "group": node.attrs["groups"],
+    }  # fmt: skip
+
+
+@row("conv")
+def _conv(w: Writer, node: Node, x: str, weight: str) -> str:
+    result = w.op("Conv", x, weight, **_about(node))
+    for axis, size in enumerate(node.attrs["places"] or (), start=2):  # fewer than there are
+        result = w.slice(result, axis, 0, size)
+    return result
+
+
+@row("conv_input")
+def _conv_input(w: Writer, node: Node, x: str, weight: str) -> str:
+    """A transposed convolution: behind what the windows reach, the result goes on with zeros."""
+    sizes, kernel = node.args[0].shape[2:], node.args[1].shape[2:]
+    more = []
+    for n, k, size, stride, dilation, (before, after) in zip(
+        sizes, kernel, node.shape[2:], node.attrs["stride"], node.attrs["dilation"], node.attrs["padding"]
+    ):
+        rest = size - ((n - 1) * stride - before - after + dilation * (k - 1) + 1)
+        if isinstance(rest, SymInt) or not 0 <= rest < max(stride, dilation):
+            raise NoOperator("a transposed convolution to that size")
+        more.append(int(rest))
+    return w.op("ConvTranspose", x, weight, output_padding=more, **_about(node))
+
+
+__all__ = ["CALLS", "called"]

@@ -7,6 +7,7 @@ at, and its graph is the pattern.  So a pattern is what the function is made of 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.errors import DynagraphError
-from dynagraph.exporting import export
+from dynagraph.exporting import Dim, export
 from dynagraph.exporting.trees import built, tensor_class
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Node
@@ -38,6 +39,7 @@ class Variant:
     shapes: tuple[Shape, ...]
     arguments: tuple[Any, ...]
     keywords: tuple[tuple[str, Any], ...] = ()
+    fits: Callable[..., bool] | None = None  # of the operands; the pattern's sizes are then the model's
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,8 @@ def _match_at(node: Node, functional: Any, opset: int) -> Match | None:
         if candidate.since > opset or node.ndim not in RANKS:
             continue
         for variant in candidate.variants(node, functional):
-            pattern = _pattern(node.dtype.name, variant.function, variant.shapes, variant.arguments, variant.keywords)
+            any_batch = variant.fits is not None and isinstance(node.shape[0], SymInt)
+            pattern = _pattern(node.dtype.name, variant.function, variant.shapes, variant.arguments, variant.keywords, any_batch)
             if pattern is None or pattern.outputs[0].op is not node.op:
                 continue
             match = _Matching(pattern, node).match(variant)
@@ -116,12 +119,18 @@ def _match_at(node: Node, functional: Any, opset: int) -> Match | None:
 
 
 @functools.lru_cache(maxsize=1024)
-def _pattern(dtype: str, function: Any, shapes: tuple[Shape, ...], arguments: Any, keywords: Any) -> Graph | None:
-    """The graph of a function, prepared as the model's; None where it is not captured, or gives an operand back."""
+def _pattern(
+    dtype: str, function: Any, shapes: tuple[Shape, ...], arguments: Any, keywords: Any, any_batch: bool
+) -> Graph | None:
+    """The graph of a function, prepared as the model's; None where it is not captured, or gives an operand back.
+
+    `any_batch`: the first size of its first operand is symbolic.
+    """
     tensors = [built(("tensor", 0), [np.ones(shape, dtypes.BY_NAME[dtype].numpy)]) for shape in shapes]
     given = tuple(tensors[a.number] if isinstance(a, Operand) else a for a in arguments)
     try:
-        graph = prepared(export(function, given, dict(keywords)).graph)
+        sizes: Any = ({0: Dim.AUTO}, *(None for _ in (*given[1:], *keywords))) if any_batch else None
+        graph = prepared(export(function, given, dict(keywords), dynamic_shapes=sizes).graph)
     except DynagraphError:
         return None
     return graph if graph.outputs[0].kind == "call_function" else None
@@ -136,6 +145,7 @@ class _Matching:
         self.numbers: dict[float, float] = {}
 
     def match(self, variant: Variant) -> Match | None:
+        self.exact = variant.fits is not None
         if not self._is(self.pattern.outputs[0], self.root):
             return None
         operands = [self.bound.get(p) for p in self.pattern.placeholders]
@@ -144,6 +154,8 @@ class _Matching:
         for operand, placeholder in zip(operands, self.pattern.placeholders):
             if operand.ndim != placeholder.ndim:  # type: ignore[union-attr]
                 return None
+        if variant.fits is not None and not variant.fits(*operands):
+            return None
         inner = {node for p, node in self.bound.items() if p.kind != "placeholder"} - {self.root}
         return Match(self.root, tuple(operands), variant, tuple(self.numbers.get(u, 0.0) for u in UNKNOWN), inner)  # type: ignore[arg-type]
 
@@ -159,6 +171,8 @@ class _Matching:
         value = uniform_value(pattern) if pattern.kind == "get_attr" or not pattern.args else None
         if value is not None and not pattern.args:
             return self._is_constant(value, pattern, node)
+        if pattern.kind == node.kind == "get_attr":
+            return self._are_alike(pattern.graph.constants[pattern.target], node.graph.constants[node.target])
         if pattern.kind != "call_function" or node.kind != "call_function" or pattern.op is not node.op:
             return False
         if len(pattern.args) != len(node.args) or not self._attributes_agree(pattern, node):
@@ -175,6 +189,12 @@ class _Matching:
             self.bound, self.numbers = saved
         return False
 
+    def _are_alike(self, pattern: np.ndarray, array: np.ndarray) -> bool:
+        """Constants; of places only whether they are there."""
+        if pattern.dtype.kind == "i":
+            pattern, array = pattern < 0, array < 0
+        return pattern.shape == array.shape and np.array_equal(pattern, array)
+
     def _is_constant(self, value: Any, pattern: Node, node: Node) -> bool:
         found = uniform_value(node)
         if found is None or isinstance(found, SymInt) or isinstance(value, SymInt):
@@ -189,7 +209,8 @@ class _Matching:
         for name, value in pattern.attrs.items():
             other = node.attrs[name]
             if name == "shape" and isinstance(other, tuple):
-                if node.ndim != pattern.ndim or any((a == 1) != (b == 1) for a, b in zip(value, other) if isinstance(b, int)):
+                pairs = [(a, b) for a, b in zip(value, other) if isinstance(b, int)]
+                if node.ndim != pattern.ndim or any((a == 1) != (b == 1) for a, b in pairs) or (self.exact and any(a != b for a, b in pairs)):
                     return False
             elif name != "walk" and other != value:
                 return False
@@ -317,6 +338,27 @@ def _batch_norm(node: Node, functional: Any) -> Iterator[Variant]:
         shapes = ((2, channels, *range(3, 1 + node.ndim)), *((channels,),) * (2 + more))
         keywords = (("training", False), ("eps", UNKNOWN[1]))
         yield Variant(write, functional.batch_norm, shapes, tuple(map(Operand, range(3 + more))), keywords)
+
+
+@function()
+def _max_pool(node: Node, functional: Any) -> Iterator[Variant]:
+    """Windows are looked at one place after the other, along one axis after the other: strides are steps of slices."""
+    places, channels = _static(node, 2), node.shape[1] if node.ndim > 1 else None
+    if not node.is_op("where") or node.ndim not in (4, 5) or places is None or isinstance(channels, SymInt):
+        return
+    if not node.args[1].is_op("slice"):
+        return
+    n, s = node.ndim - 2, node.args[1].attrs["steps"][2]
+    of = functional.max_pool2d if n == 2 else functional.max_pool3d
+    for k, p, rest in itertools.product((2, 3), (0, 1), range(s)):
+        sizes = tuple((m - 1) * s + k - 2 * p + rest for m in places)
+
+        def fits(x: Node, sizes: Shape = sizes) -> bool:
+            return _static(x, 2) == sizes
+
+        if 2 * p <= k and min(sizes) >= k:
+            write = _operator("MaxPool", kernel_shape=[k] * n, strides=[s] * n, pads=[p] * (2 * n))
+            yield Variant(write, of, ((2, channels, *sizes),), (Operand(0), k, s, p), (), fits)
 
 
 def _linear(node: Node) -> Match | None:
