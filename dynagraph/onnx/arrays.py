@@ -360,7 +360,7 @@ def _external_call(w: Writer, node: Node, *operands: str) -> str:
 
 def _sorting(name: str, result: int) -> None:
     @called(name)
-    def sort(w: Writer, node: Node, x: str, axis: Any = -1, **more: Any) -> str:
+    def sort(w: Writer, node: Node, x: str, axis: Any = -1, *more: Any, **named: Any) -> str:
         if not isinstance(axis, int):
             raise NoOperator(f"np.{name} along {axis}")
         return w.ops("TopK", x, w.size(node.shape[axis]), outputs=2, axis=axis % node.ndim, largest=0, sorted=1)[result]

@@ -159,7 +159,7 @@ class _Loader:
             raise ExportError(f"onnx.load: {tensor.name} is of ONNX's element type {tensor.data_type}, which arrays do not have")
         try:
             return np.array(self.onnx.numpy_helper.to_array(tensor, self.folder))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, self.onnx.checker.ValidationError) as error:
             raise ExportError(f"onnx.load: the weights {tensor.name} cannot be read: {error}") from None
 
     def _constant(self, node: Any) -> np.ndarray:

@@ -228,3 +228,44 @@ def test_what_is_written_has_no_place():
 def test_wrong_arguments(more, message):
     with pytest.raises(dg.ExportError, match=message):
         dg.onnx.export(lambda x: x + 1, (of(3),), **more)
+
+
+def test_torch_onnx_export(tmp_path):
+    model = nn.Sequential(nn.Linear(8, 4), nn.Dropout(0.5), nn.ReLU())
+    torch.onnx.export(
+        model, (ROWS,), tmp_path / "m.onnx", input_names=["x"], dynamic_axes={"x": {0: "batch"}}, dynamo=False, opset_version=18
+    )
+    assert model.training
+    got = run(onnx.load(tmp_path / "m.onnx"), tensor(9, 5, 8).numpy())[0]
+    assert got.shape == (9, 5, 4)
+    program = torch.onnx.export(model.eval(), (ROWS,), dynamic_shapes=({0: B},))
+    program.save(tmp_path / "n.onnx")
+    np.testing.assert_allclose(run(onnx.load(tmp_path / "n.onnx"), ROWS.numpy())[0], model(ROWS).detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_transformer_layer():
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, activation="gelu").eval()
+    operators = check_export(layer, (tensor(3, 7, 16),), BS, others=[(tensor(2, 9, 16),)])
+    assert operators.count("LayerNormalization") == 2 and "Gelu" in operators and "Softmax" in operators
+    assert "Attention" in check_export(layer, (tensor(3, 7, 16),), BS, opset=23)
+
+
+POOLS = [(2, 2, 0, 8), (3, 2, 1, 9), (3, 1, 1, 7), (2, 2, 0, 9), (3, 3, 0, 11)]
+
+
+@pytest.mark.parametrize("kernel, stride, padding, size", POOLS)
+def test_pools_are_one_operator(kernel, stride, padding, size):
+    assert check_export(lambda x: F.max_pool2d(x, kernel, stride, padding), (tensor(4, 3, size, size),), ({0: B},)) == ["MaxPool"]
+
+
+HEADS_OF = {
+    "mask": (lambda q, m: F.scaled_dot_product_attention(q, q, q, m), (HEADS, torch.rand(8, 8) > 0.3)),
+    "bias": (lambda q, m: F.scaled_dot_product_attention(q, q, q, m), (HEADS, tensor(8, 8))),
+    "shared heads": (lambda q, k: F.scaled_dot_product_attention(q, k, k, enable_gqa=True), (tensor(4, 4, 8, 16), HEADS)),
+}
+
+
+@pytest.mark.parametrize("opset", [20, 23])
+@pytest.mark.parametrize("name", HEADS_OF)
+def test_attention(name, opset):
+    assert ("Attention" in check_export(*HEADS_OF[name], opset=opset)) == (opset == 23)
