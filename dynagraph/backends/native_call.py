@@ -53,13 +53,14 @@ def native_call(graph: Graph, executable: Executable) -> Callable[..., tuple[Any
 
 
 def native_entry(
-    graph: Graph, executable: Executable, places: Sequence[Place] = (), relations: Sequence[Relation] = (), large: Iterable[IntExpr] = ()
-) -> Any | None:
+    graph: Graph, executable: Executable, places: Sequence[Place] = (), relations: Sequence[Relation] = (),
+    large: Iterable[IntExpr] = (),
+) -> Any | None:  # fmt: skip
     """An entry whose ``run_or(arrays, other)`` runs the machine code, and gives a tuple of the outputs that are not checks; or
     `other`, where arrays are not as the graph says, an external call raises, or a check is true.  None: there is no machine code.
 
-    `places`: where each symbol is read, and its bounds.  `relations`: what must be as it was decided.  `large`: what must fit into 64
-    bits.
+    `places`: where each symbol is read, and its bounds.  `relations`: what must be as it was decided.  `large`: what must fit into
+    64 bits.
     """
     native = executable.native
     if native is None:

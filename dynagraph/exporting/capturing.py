@@ -314,14 +314,14 @@ class _Ending:
                 raise ExportError(f"export: {where}, {name}, must be equal to {there}, {other}{self._place(symbol)}: use one Dim")
         for relation, place in env.relations.items():
             for name in {s.name for s in relation.left.symbols() | relation.right.symbols()}:
-                root = asked[name][0]
-                for bound in (root.min, root.max) if isinstance(root, Dim) else ():
+                named = asked[name][0]
+                for bound in (named.min, named.max) if isinstance(named, Dim) else ():
                     if bound is None or bound < SMALLEST:
                         continue
-                    at = {s: size_at(size, bound) for s, (size, _) in asked.items() if root_of(size) == root}
+                    at = {s: size_at(size, bound) for s, (size, _) in asked.items() if root_of(size) == named}
                     if not holds(relation, {**env.values, **at}):
                         where = f" ({place})" if place else ""
-                        raise ExportError(f"export: {root} may be {bound}, and the code needs {said(relation, ranges)}{where}")
+                        raise ExportError(f"export: {named} may be {bound}, and the code needs {said(relation, ranges)}{where}")
 
     def _place(self, symbol: str) -> str:
         """Where it was decided what a symbol is equal to."""

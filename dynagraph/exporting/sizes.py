@@ -81,7 +81,8 @@ def check_sizes(program: Any, arrays: "Sequence[np.ndarray]") -> None:
                 wanted = dim if isinstance(dim, int) else f"{_named(dim, ranges)} = {concrete(dim, sizes)}"
                 raise ExportError(f"{program.name}: axis {axis} of {spec.target} must be {wanted}, got {size}")
     if any(abs(expr.evaluate(sizes)) >= 1 << 63 for expr in program.env.large or ()):
-        raise ExportError(f"{program.name}: the sizes {', '.join(f'{ranges[s].name} = {n}' for s, n in sizes.items())} are too large")
+        given = ", ".join(f"{ranges[s].name} = {n}" for s, n in sizes.items())
+        raise ExportError(f"{program.name}: the sizes {given} are too large")
     for relation, place in program.env.relations.items():
         if not holds(relation, sizes):
             where = f" ({place})" if place else ""

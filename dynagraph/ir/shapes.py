@@ -47,7 +47,8 @@ class ShapeEnv:
 
     `replacements`: what symbols are equal to by these relations, in terms of symbols that have no replacement.
     `place`: tells where the captured code is; of each relation it is kept where it was decided.
-    `large`: numbers made of sizes that might not fit into 64 bits, where who runs the program checks that they do; None: nobody does.
+    `large`: numbers made of sizes that might not fit into 64 bits, where who runs the program checks that they do; None: nobody
+    does.
     """
 
     values: dict[str, int] = field(default_factory=dict)

@@ -217,9 +217,9 @@ def _diagonal(w: Writer, node: Node, x: str) -> str:
 def _roll(w: Writer, node: Node, x: str) -> str:
     axis, whole = node.attrs["axis"], node.shape[node.attrs["axis"]]
     if isinstance(whole, SymInt) or isinstance(node.attrs["shift"], SymInt):
-        back = w.op("Mod", w.op("Neg", w.size(node.attrs["shift"])), w.size(whole))
-        first = w.op("Slice", x, back, w.size(whole), w.ints(axis))
-        return w.op("Concat", first, w.op("Slice", x, w.ints(0), back, w.ints(axis)), axis=axis)
+        begin = w.op("Mod", w.op("Neg", w.size(node.attrs["shift"])), w.size(whole))
+        first = w.op("Slice", x, begin, w.size(whole), w.ints(axis))
+        return w.op("Concat", first, w.op("Slice", x, w.ints(0), begin, w.ints(axis)), axis=axis)
     back = -node.attrs["shift"] % whole if whole else 0
     return x if back == 0 else w.op("Concat", w.slice(x, axis, back, whole), w.slice(x, axis, 0, back), axis=axis)
 
@@ -377,8 +377,9 @@ def _det(w: Writer, node: Node, x: str) -> str:
 
 @called("attention")
 def _attention(
-    w: Writer, node: Node, q: str, k: str, v: str, mask: Any, seed: Any, offset: Any, scale: Any, causal: bool, dropout: Any, order: Any
-) -> str:
+    w: Writer, node: Node, q: str, k: str, v: str, mask: Any, seed: Any, offset: Any, scale: Any, causal: bool, dropout: Any,
+    order: tuple[int, ...],
+) -> str:  # fmt: skip
     """As the operator, where there is one; its result then in the order of axes that it is given in."""
     if node.attrs["result"] != 0 or seed is not None:
         raise NoOperator("attention with dropout" if seed is not None else "attention's sums of exponentials")

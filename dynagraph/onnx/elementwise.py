@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Node
@@ -45,7 +44,8 @@ def _comparison(name: str, operator: str, negated: bool = False) -> None:
 
 
 for _name, _operator in (
-    ("equal", "Equal"), ("less", "Less"), ("less_equal", "LessOrEqual"), ("greater", "Greater"), ("greater_equal", "GreaterOrEqual"),
+    ("equal", "Equal"), ("less", "Less"), ("less_equal", "LessOrEqual"), ("greater", "Greater"),
+    ("greater_equal", "GreaterOrEqual"),
 ):  # fmt: skip
     _comparison(_name, _operator)
 _comparison("not_equal", "Equal", negated=True)

@@ -12,14 +12,13 @@ import numpy as np
 from dynagraph.errors import ExportError
 from dynagraph.exporting import Dim, ExportedProgram
 from dynagraph.exporting import export as export_program
-from dynagraph.exporting.trees import array_of
 from dynagraph.ir.graph import Node
 from dynagraph.ir.shapes import SymInt
 from dynagraph.onnx import arrays, elementwise
 from dynagraph.onnx.package import NUMBERS, number_of, package
 from dynagraph.onnx.patterns import recognise
 from dynagraph.onnx.prepare import prepared
-from dynagraph.onnx.writer import ROWS, NoOperator, Writer, write
+from dynagraph.onnx.writer import NoOperator, Writer, write
 from dynagraph.pytree import named_leaves
 
 assert arrays is not None and elementwise is not None  # their import fills ROWS
@@ -85,11 +84,14 @@ class _Exporter:
         self.onnx, self.program, self.opset = onnx, program, opset
         if program.mutations:
             written = ", ".join(program.inputs[k].target for k in program.mutations)
-            raise ExportError(f"onnx.export: {program.name} writes to {written}, which ONNX has no way to say; export after model.eval()")
+            raise ExportError(
+                f"onnx.export: {program.name} writes to {written}, which ONNX has no way to say; export after model.eval()"
+            )
         self.graph = prepared(program.graph)
         self.input_names = self._named(inputs, program.input_names, "input_names")
         n_results = len(self.graph.outputs) - self.graph.n_checks
-        self.output_names = self._named(outputs, tuple(f"output_{k}" if n_results > 1 else "output" for k in range(n_results)), "output_names")
+        own = tuple(f"output_{k}" if n_results > 1 else "output" for k in range(n_results))
+        self.output_names = self._named(outputs, own, "output_names")
 
     def _named(self, given: Sequence[str] | None, own: Sequence[str], what: str) -> list[str]:
         if given is not None and len(given) > len(own):
@@ -122,7 +124,8 @@ class _Exporter:
             [self._info(name, node) for name, node in zip(self.output_names, results)],
         )  # fmt: skip
         opsets = [helper.make_opsetid("", self.opset)]
-        model = helper.make_model(proto, opset_imports=opsets, producer_name="dynagraph", ir_version=helper.find_min_ir_version_for(opsets))
+        version = helper.find_min_ir_version_for(opsets)
+        model = helper.make_model(proto, opset_imports=opsets, producer_name="dynagraph", ir_version=version)
         total = sum(array.nbytes for array in arrays.values())
         if total < MOST_IN_ONE_FILE - (1 << 20):
             proto = model.graph
@@ -222,5 +225,4 @@ def _save(onnx: Any, proto: Any, large: dict[str, np.ndarray], path: Any, extern
         file.write(whole.SerializeToString())
 
 
-assert ROWS and array_of
 __all__ = ["OPSETS", "export"]

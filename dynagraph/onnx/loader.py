@@ -12,15 +12,14 @@ import numpy as np
 from dynagraph import torch
 from dynagraph.errors import ExportError
 from dynagraph.onnx.package import DTYPES, package
-from dynagraph.torch.nn.modules import Module
 from dynagraph.torch.core.parameter import Parameter
+from dynagraph.torch.nn.modules import Module
 from dynagraph.torch.onnx.model import CONTROL, Call, OnnxModel, Plan
 from dynagraph.torch.onnx.operators import OPERATORS
 
 LEAST, MOST = 9, 28  # opsets
 COERCED = ("Softmax", "LogSoftmax", "Hardmax")  # before opset 13 they are along all axes from one on
-MOST_NUMBERS = 256  # constants of int64 with at most so many elements in at most one dimension are sizes, where they are used as such
-WEIGHTS = ("f",)  # kinds of dtypes that are parameters
+MOST_NUMBERS = 256  # elements: lists of int64 up to that are sizes, where they are used as such
 ASKS_FOR_COUNT = ("Split", "MaxPool")  # operators that depend on how many outputs are wanted
 
 
@@ -30,8 +29,8 @@ def load(model: Any) -> OnnxModel:
     The result is an nn.Module.  Floating-point weights are its parameters, other arrays its buffers; gradients pass through it, and
     `dg.compile` and `dg.export` take it.
 
-    Raises ExportError where the package onnx is not installed, where this is no valid model, and where it has operators that there is
-    no row for: one error for all.
+    Raises ExportError where the package onnx is not installed, where this is no valid model, and where it has operators that there
+    is no row for: one error for all.
     """
     onnx = package("dynagraph.onnx.load")
     proto, folder = _proto(onnx, model)
@@ -103,7 +102,8 @@ class _Loader:
         sizes = {number for number, _ in plan.constants}
         weights = [(scope[name], name) for name in arrays if scope[name] not in sizes]
         paths = _paths([name for _, name in weights])
-        made = OnnxModel(plan, [(n, paths[name]) for n, name in weights], [*inputs, *optional], optional, [o.name for o in graph.output])
+        outputs = [o.name for o in graph.output]
+        made = OnnxModel(plan, [(n, paths[name]) for n, name in weights], [*inputs, *optional], optional, outputs)
         for _, name in weights:
             _register(made, paths[name], arrays[name])
         return made

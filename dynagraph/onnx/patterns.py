@@ -1,7 +1,7 @@
 """Functions that ONNX has as one operator, found in graphs that hold them in parts.
 
-What to look for is not written down: each function is captured, as the model was, for the dtype and axes of the place that is looked
-at, and its graph is the pattern.  So a pattern is what the function is made of today, and matches are exact.
+What to look for is not written down: each function is captured, as the model was, for the dtype and axes of the place that is
+looked at, and its graph is the pattern.  So a pattern is what the function is made of today, and matches are exact.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dynagraph.onnx.prepare import prepared
 from dynagraph.onnx.writer import Writer
 
 Shape = tuple[int, ...]
-UNKNOWN = (0.123456789, 0.0123456789)  # constants that stand for any number: what a match finds in their places is given to the writer
+UNKNOWN = (0.123456789, 0.0123456789)  # stand for any number: what a match finds in their places is given to the writer
 RANKS = range(1, 6)
 
 
@@ -210,7 +210,7 @@ class _Matching:
             other = node.attrs[name]
             if name == "shape" and isinstance(other, tuple):
                 pairs = [(a, b) for a, b in zip(value, other) if isinstance(b, int)]
-                if node.ndim != pattern.ndim or any((a == 1) != (b == 1) for a, b in pairs) or (self.exact and any(a != b for a, b in pairs)):
+                if node.ndim != pattern.ndim or any((a == 1) != (b == 1) or (self.exact and a != b) for a, b in pairs):
                     return False
             elif name != "walk" and other != value:
                 return False
@@ -302,7 +302,9 @@ def _normalization(node: Node, of: Any, operator: str, affine: Sequence[int]) ->
         if inner is None:
             return
 
-        def write(w: Writer, node: Node, operands: Sequence[str], numbers: Sequence[float], n: int = n, inner: Shape = inner) -> str:
+        def write(
+            w: Writer, node: Node, operands: Sequence[str], numbers: Sequence[float], n: int = n, inner: Shape = inner
+        ) -> str:
             scale = operands[1:] or [w.constant(np.ones(inner, node.dtype.numpy))]
             return w.op(operator, operands[0], *scale, axis=-n, epsilon=numbers[1])
 
@@ -343,10 +345,10 @@ def _batch_norm(node: Node, functional: Any) -> Iterator[Variant]:
 @function()
 def _max_pool(node: Node, functional: Any) -> Iterator[Variant]:
     """Windows are looked at one place after the other, along one axis after the other: strides are steps of slices."""
-    places, channels = _static(node, 2), node.shape[1] if node.ndim > 1 else None
-    if not node.is_op("where") or node.ndim not in (4, 5) or places is None or isinstance(channels, SymInt):
+    if not node.is_op("where") or node.ndim not in (4, 5) or not node.args[1].is_op("slice"):
         return
-    if not node.args[1].is_op("slice"):
+    places, channels = _static(node, 2), node.shape[1]
+    if places is None or isinstance(channels, SymInt):
         return
     n, s = node.ndim - 2, node.args[1].attrs["steps"][2]
     of = functional.max_pool2d if n == 2 else functional.max_pool3d

@@ -131,7 +131,7 @@ class Writer:
                 said.append(-1)
                 unknown += 1
         if 0 in [d for d, s in zip(shape, said) if type(d) is int] or unknown > 1:
-            return self.op("Reshape", value, self.shape(shape), allowzero=1) if 0 in said else self.op("Reshape", value, self.shape(shape))
+            return self.op("Reshape", value, self.shape(shape), **({"allowzero": 1} if 0 in said else {}))
         return self.op("Reshape", value, self.ints(*said))
 
     def expand(self, value: str, shape: Sequence[Dim]) -> str:

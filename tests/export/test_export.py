@@ -78,7 +78,8 @@ def test_an_example_with_one_row_stands_for_any_number():
 
 def test_derived_sizes():
     half = dg.Dim("half", min=2, max=50)
-    program = dg.export(lambda x, y: x.reshape(-1, 2) + y, (np.arange(8.0), np.ones((4, 2))), dynamic_shapes=({0: 2 * half}, {0: half}))
+    shapes = ({0: 2 * half}, {0: half})
+    program = dg.export(lambda x, y: x.reshape(-1, 2) + y, (np.arange(8.0), np.ones((4, 2))), dynamic_shapes=shapes)
     np.testing.assert_array_equal(program(np.arange(10.0), np.zeros((5, 2))), np.arange(10.0).reshape(5, 2))
     with pytest.raises(dg.ExportError, match=r"got 2\*half = 10, half = 4"):
         program(np.arange(10.0), np.zeros((4, 2)))
@@ -224,7 +225,7 @@ def keeps(x):
 @pytest.mark.parametrize(
     "function, shapes, message",
     [
-        (branch, None, r"branch cannot be captured whole\n  test_export.py:\d+: the branch depends on the value of an array.*\n  fix:"),
+        (branch, None, r"branch cannot be captured whole\n  test_export.py:\d+: the branch depends on the value of an.*\n  fix:"),
         (draws, None, r"draws"),
         (keeps, None, r"keeps changes what is outside of it"),
         (lambda x: (x + 1, {1, 2}), None, r"<lambda> gives a set; results are"),

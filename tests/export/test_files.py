@@ -89,7 +89,7 @@ def test_what_graphs_hold_comes_back(tmp_path, function, args):
         np.testing.assert_array_equal(a, b, strict=True)
 
 
-# -- files that are none ------------------------------------------------------------------------------------------------------------
+# -- files that are none ----------------------------------------------------------------------------------------------------------
 
 
 def test_files_that_are_cut_off(saved, tmp_path):

@@ -22,8 +22,8 @@ def test_there_and_back(tmp_path):
 
 
 def test_what_is_no_module():
-    with pytest.raises(ValueError, match="Expected `mod` to be an instance of `torch.nn.Module`"):
+    with pytest.raises(ValueError, match=r"Expected `mod` to be an instance of `torch\.nn\.Module`"):
         torch.export.export(lambda x: x, (torch.ones(2),))
-    with pytest.raises(AttributeError, match="torch.export.draft_export"):
+    with pytest.raises(AttributeError, match=r"torch\.export\.draft_export"):
         torch.export.draft_export  # noqa: B018
     assert nn.Module

@@ -44,9 +44,9 @@ OF_FLOATS = frozenset(
 )  # fmt: skip
 
 ROWS: dict[Any, str] = {  # what a program may do in Python's place where sizes are floats of its own; within an ULP
-    math.sqrt: "sqrt", math.exp: "exp", math.expm1: "expm1", math.log: "log", math.log1p: "log1p", math.log2: "log2", math.log10: "log10",
-    math.sin: "sin", math.cos: "cos", math.tanh: "tanh", math.pow: "power", operator.pow: "power", operator.floordiv: "floor_divide",
-    operator.mod: "remainder",
+    math.sqrt: "sqrt", math.exp: "exp", math.expm1: "expm1", math.log: "log", math.log1p: "log1p", math.log2: "log2",
+    math.log10: "log10", math.sin: "sin", math.cos: "cos", math.tanh: "tanh", math.pow: "power", operator.pow: "power",
+    operator.floordiv: "floor_divide", operator.mod: "remainder",
 }  # fmt: skip
 
 
@@ -82,8 +82,8 @@ class NumberSlots(Slots):
 
 
 def is_changing_int(ex: Executor, value: Any) -> bool:
-    """Whether a value is an integer of the caller's that changes, or is computed from such.  Sizes that change mostly count as given:
-    where a float is made of them, the program is for this size.
+    """Whether a value is an integer of the caller's that changes, or is computed from such.  Sizes that change mostly count as
+    given: where a float is made of them, the program is for this size.
     """
     if not (isinstance(value, Const) and isinstance(value.value, SymInt)):
         return False

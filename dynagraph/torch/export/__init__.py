@@ -19,8 +19,8 @@ def export(
 ) -> Any:  # fmt: skip
     """Capture a call of a module as an `ExportedProgram`; by `dynagraph.export`, which takes functions, too.
 
-    strict, preserve_module_call_signature, prefer_deferred_runtime_asserts_over_guards: taken, and change nothing: every export follows
-    bytecode, into the submodules, and checks at calls what it decided about sizes.
+    strict, preserve_module_call_signature, prefer_deferred_runtime_asserts_over_guards: taken, and change nothing: every export
+    follows bytecode, into the submodules, and checks at calls what it decided about sizes.
     """
     if not isinstance(mod, Module):
         raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}.")

@@ -1,4 +1,4 @@
-"""``torch.onnx``: models to ONNX, by `dynagraph.onnx.export`.  What libraries register for other exporters at their import is kept."""
+"""``torch.onnx``: models to ONNX, by `dynagraph.onnx.export`.  What libraries register at their import is kept."""
 
 from __future__ import annotations
 
@@ -47,9 +47,10 @@ def export(
 ) -> ONNXProgram | None:  # fmt: skip
     """Write a model as ONNX, by `dynagraph.onnx.export`.
 
-    f: the file that it is written to.  dynamic_shapes, or dynamic_axes: which sizes may change.  opset_version: 18 to 23; 20 if it is
-    not given.  dynamo: False sets the mode that `training` says meanwhile, and gives None.  external_data: write the weights beside
-    the model.  The other arguments are taken for their names' sake: there is one exporter, constants are folded, weights are written.
+    f: the file that it is written to.  dynamic_shapes, or dynamic_axes: which sizes may change.  opset_version: 18 to 23; 20 if it
+    is not given.  dynamo: False sets the mode that `training` says meanwhile, and gives None.  external_data: write the weights
+    beside the model.  The other arguments are taken for their names' sake: there is one exporter, constants are folded, weights
+    are written.
 
     Raises ExportError where the model cannot be captured whole, or computes what ONNX has no operator for.
     """

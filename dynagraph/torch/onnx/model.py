@@ -41,7 +41,9 @@ class OnnxModel(Module):
     It is called with tensors or arrays, in the order of `input_names` or by these names, and gives a tensor, or a tuple of them.
     """
 
-    def __init__(self, plan: Plan, weights: Sequence[tuple[int, str]], inputs: Sequence[str], optional: Sequence[str], outputs: Sequence[str]):
+    def __init__(
+        self, plan: Plan, weights: Sequence[tuple[int, str]], inputs: Sequence[str], optional: Sequence[str], outputs: Sequence[str]
+    ):
         super().__init__()
         self.plan, self.weights = plan, tuple(weights)
         self.input_names, self.output_names, self.optional = tuple(inputs), tuple(outputs), frozenset(optional)
@@ -61,7 +63,8 @@ class OnnxModel(Module):
     def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         unknown = [name for name in kwargs if name not in self.input_names]
         if len(args) > len(self.input_names) or unknown:
-            raise TypeError(f"the model takes the inputs {', '.join(self.input_names)}, got {len(args)} and {', '.join(unknown) or 'none by name'}")
+            also = ", ".join(unknown) or "none by name"
+            raise TypeError(f"the model takes the inputs {', '.join(self.input_names)}, got {len(args)} and {also}")
         given = [*args, *(kwargs.get(name) for name in self.input_names[len(args) :])]
         missing = [name for name, value in zip(self.input_names, given) if value is None and name not in self.optional]
         if missing:
@@ -99,7 +102,7 @@ def _call(call: Call, given: list[Any], values: list[Any]) -> Sequence[Any]:
     if row.host is not None:
         given = [v if k in row.host else tensor_of(v) for k, v in enumerate(given)]
     results = row.function(*given, **call.attributes)
-    return results if type(results) is tuple and len(call.outputs) != 1 or _gives_several(call, results) else (results,)
+    return results if (type(results) is tuple and len(call.outputs) != 1) or _gives_several(call, results) else (results,)
 
 
 def _gives_several(call: Call, results: Any) -> bool:

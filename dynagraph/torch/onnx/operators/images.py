@@ -16,8 +16,9 @@ Pairs = list[tuple[int, int]]
 
 
 def pads_of(
-    sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], pads: Sequence[int] | None, auto_pad: str
-) -> Pairs:
+    sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], pads: Sequence[int] | None,
+    auto_pad: str,
+) -> Pairs:  # fmt: skip
     """How much is padded before and after, for each axis."""
     n = len(sizes)
     if auto_pad in ("NOTSET", ""):
@@ -38,8 +39,8 @@ def _padded(x: Any, pairs: Pairs, value: float = 0.0) -> Any:
 
 @operator("Conv")
 def conv(
-    x: Any, weight: Any, bias: Any = None, auto_pad: str = "NOTSET", dilations: Any = None, group: int = 1, kernel_shape: Any = None,
-    pads: Any = None, strides: Any = None,
+    x: Any, weight: Any, bias: Any = None, auto_pad: str = "NOTSET", dilations: Any = None, group: int = 1,
+    kernel_shape: Any = None, pads: Any = None, strides: Any = None,
 ) -> Any:  # fmt: skip
     n = x.ndim - 2
     strides, dilations = strides or [1] * n, dilations or [1] * n
@@ -52,8 +53,8 @@ def conv(
 
 @operator("ConvTranspose")
 def conv_transpose(
-    x: Any, weight: Any, bias: Any = None, auto_pad: str = "NOTSET", dilations: Any = None, group: int = 1, kernel_shape: Any = None,
-    output_padding: Any = None, output_shape: Any = None, pads: Any = None, strides: Any = None,
+    x: Any, weight: Any, bias: Any = None, auto_pad: str = "NOTSET", dilations: Any = None, group: int = 1,
+    kernel_shape: Any = None, output_padding: Any = None, output_shape: Any = None, pads: Any = None, strides: Any = None,
 ) -> Any:  # fmt: skip
     n = x.ndim - 2
     strides, dilations, more = strides or [1] * n, dilations or [1] * n, list(output_padding or [0] * n)
@@ -100,11 +101,14 @@ def _counts(
     for size, k, stride, dilation, (before, after) in zip(sizes, kernel, strides, dilations, pairs):
         span = size + before + after - (k - 1) * dilation - 1
         count = (-(-span // stride) if ceil_mode else span // stride) + 1
-        found.append(count - 1 if ceil_mode and (count - 1) * stride >= size + before else count)  # it would begin behind the elements
+        is_behind = ceil_mode and (count - 1) * stride >= size + before  # the last one begins where there are no elements
+        found.append(count - 1 if is_behind else count)
     return found
 
 
-def _windows(x: Any, pairs: Pairs, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], counts: Any, fill: Any) -> Any:
+def _windows(
+    x: Any, pairs: Pairs, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], counts: Any, fill: Any
+) -> Any:
     """The elements of each window, along a last axis; where there are none, `fill`."""
     needed = [(c - 1) * s + (k - 1) * d + 1 for c, s, k, d in zip(counts, strides, kernel, dilations)]
     ends = [max(n - size - before, 0) for n, size, (before, _) in zip(needed, x.shape[2:], pairs)]
@@ -139,11 +143,11 @@ def max_pool(
     return values, torch.gather(where, -1, torch.argmax(found, -1, True)).squeeze(-1)
 
 
-def _mean_of_windows(x: Any, pairs: Pairs, kernel: Any, strides: Any, dilations: Any, ceil_mode: int, count_include_pad: int) -> Any:
+def _mean_of_windows(x: Any, pairs: Pairs, kernel: Any, strides: Any, dilations: Any, ceil_mode: int, with_pads: int) -> Any:
     counts = _counts(x.shape[2:], pairs, kernel, strides, dilations, ceil_mode)
     total = torch.sum(_windows(x, pairs, kernel, strides, dilations, counts, 0), -1)
     ones = torch.ones((1, 1, *x.shape[2:]), dtype=x.dtype)
-    if count_include_pad:
+    if with_pads:
         ones, pairs = _padded(ones, pairs, 1.0), [(0, 0)] * len(pairs)
     return total / torch.sum(_windows(ones, pairs, kernel, strides, dilations, counts, 0), -1)
 
@@ -206,10 +210,10 @@ def resize(
         if keep_aspect_ratio_policy != "stretch":
             ratio = (min if keep_aspect_ratio_policy == "not_larger" else max)(ratios)
             ratios = [ratio] * len(along)
-            wanted = [int(math.floor(ratio * x.shape[a] + 0.5)) for a in along]
+            wanted = [math.floor(ratio * x.shape[a] + 0.5) for a in along]
     else:
         ratios = [float(s) for s in scales.reshape(-1).tolist()]
-        wanted = [int(math.floor(x.shape[a] * r)) for a, r in zip(along, ratios)]
+        wanted = [math.floor(x.shape[a] * r) for a, r in zip(along, ratios)]
     for axis, size, ratio in zip(along, wanted, ratios):
         if size == x.shape[axis] and ratio == 1:
             continue

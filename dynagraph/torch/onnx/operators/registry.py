@@ -80,4 +80,6 @@ def optional_ints(value: Any, attribute: Any) -> list[int] | None:
     return None if attribute is None else list(attribute)
 
 
-__all__ = ["OF_NUMBERS", "OPERATORS", "Operator", "ints", "is_number", "number", "of_numbers", "operator", "optional_ints", "tensor_of"]
+__all__ = [
+    "OF_NUMBERS", "OPERATORS", "Operator", "ints", "is_number", "number", "of_numbers", "operator", "optional_ints", "tensor_of",
+]  # fmt: skip

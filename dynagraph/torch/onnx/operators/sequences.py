@@ -11,7 +11,7 @@ from dynagraph.torch.nn import functional as F
 from dynagraph.torch.onnx.operators.registry import operator
 from dynagraph.torch.onnx.operators.types import dtype_of
 
-# -- recurrent layers: gates in ONNX's order, i o f c and z r h ---------------------------------------------------------------------
+# -- recurrent layers: gates in ONNX's order, i o f c and z r h -------------------------------------------------------------------
 
 ACTIVATIONS: dict[str, Callable[..., Any]] = {
     "Sigmoid": lambda x, a, b: torch.sigmoid(x), "Tanh": lambda x, a, b: torch.tanh(x), "Relu": lambda x, a, b: torch.relu(x),
@@ -265,8 +265,9 @@ def _spread(parameter: Any, like: Any, axis: int, block_size: int) -> Any:
 
 @operator("QuantizeLinear")
 def quantize(
-    x: Any, scale: Any, zero: Any = None, axis: int = 1, block_size: int = 0, output_dtype: int = 0, precision: int = 0, saturate: int = 1
-) -> Any:
+    x: Any, scale: Any, zero: Any = None, axis: int = 1, block_size: int = 0, output_dtype: int = 0, precision: int = 0,
+    saturate: int = 1,
+) -> Any:  # fmt: skip
     dtype = zero.dtype if zero is not None else dtype_of(output_dtype) if output_dtype else torch.uint8
     info = torch.iinfo(dtype)
     whole = torch.round(x / _spread(scale, x, axis, block_size))
