@@ -7,6 +7,9 @@ def f(x, y):
     return np.tanh(x) + y
 """
 
+from importlib import import_module as _import_module
+from typing import Any
+
 import dynagraph.pickling  # noqa: F401  (says how compiled functions travel)
 from dynagraph import config, cuda
 from dynagraph.api import (
@@ -46,6 +49,7 @@ from dynagraph.errors import (
     CudaError,
     DTypeError,
     DynagraphError,
+    ExportError,
     GradientError,
     GraphError,
     KernelError,
@@ -56,6 +60,25 @@ __version__ = "0.1.0"
 
 loading.remember_modules()
 
+# What needs the compiler, by the module that has it: imported when somebody asks for it
+_LATER = {
+    **dict.fromkeys(("Dim", "ExportedProgram", "export", "load_exported"), "dynagraph.exporting"),
+    "onnx": "dynagraph",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'dynagraph' has no attribute {name!r}", name=name)
+    loading.compiler()
+    if _LATER[name] == "dynagraph":
+        return _import_module(f"dynagraph.{name}")
+    return getattr(_import_module(_LATER[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
 __all__ = [
     "BackendError",
     "CaptureError",
@@ -64,8 +87,11 @@ __all__ = [
     "ConfigError",
     "CudaError",
     "DTypeError",
+    "Dim",
     "DynagraphError",
     "Explanation",
+    "ExportError",
+    "ExportedProgram",
     "GradientError",
     "GraphError",
     "KernelError",
@@ -81,6 +107,7 @@ __all__ = [
     "custom_vjp",
     "disable",
     "explain",
+    "export",
     "grad",
     "graph_break",
     "hessian",
@@ -88,7 +115,9 @@ __all__ = [
     "is_compiling",
     "jacobian",
     "jvp",
+    "load_exported",
     "mark_dynamic",
+    "onnx",
     "pinned_empty",
     "reset",
     "stance",

@@ -31,6 +31,10 @@ class CaptureError(DynagraphError):
     """``fullgraph=True``, and the function could not be captured as one graph: names file, line, reason and cure."""
 
 
+class ExportError(DynagraphError):
+    """A program cannot be exported, saved, loaded or called as it was: says what was given, and the rule."""
+
+
 class CompilerError(DynagraphError):
     """The C compiler, or NVRTC for CUDA C, is missing or refused generated code."""
 

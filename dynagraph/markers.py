@@ -20,6 +20,7 @@ OPEN_MODULES = frozenset(
         "dynagraph.autodiff.custom",
         "dynagraph.autodiff.mapping",
         "dynagraph.autodiff.transforms",
+        "dynagraph.exporting.calls",
         "dynagraph.frontend.library.definitions",
         "dynagraph.frontend.library.heapq",
         "dynagraph.pytree",

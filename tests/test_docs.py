@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = sorted(path for path in (ROOT / "dynagraph").rglob("README.md"))
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *ROOMS, *sorted((ROOT / "docs").glob("*.md"))]
-RUN = ["docs/numerics.md", "docs/gradients.md", "docs/loops.md"]  # pages whose examples run one after the other, on any machine
+RUN = ["docs/numerics.md", "docs/gradients.md", "docs/loops.md", "docs/export.md"]  # pages whose examples run one after the other, on any machine
 NAMED = re.compile(r"`([\w./-]+(?:/|\.(?:py|pyi|c|cpp|h|md|toml)))`")
 
 
@@ -47,13 +47,14 @@ def test_each_link_leads_somewhere(page: Path) -> None:
 
 
 def test_each_room_has_a_page() -> None:
-    rooms = {"frontend", "doors", "ir", "backends", "_core", "autodiff", "autograd", "driver", "torch"}
+    rooms = {"frontend", "doors", "ir", "backends", "_core", "autodiff", "autograd", "driver", "torch", "exporting", "onnx"}
     assert {page.parent.name for page in ROOMS} == rooms
     assert all(f"dynagraph/{room}/README.md" in (ROOT / "ARCHITECTURE.md").read_text() for room in rooms)
 
 
 @pytest.mark.parametrize("name", RUN)
-def test_the_examples_of_a_page_run(name: str) -> None:
+def test_the_examples_of_a_page_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # some write files
     namespace: dict[str, object] = {"__name__": "docs"}
     for k, block in enumerate(re.findall(r"^```python\n(.*?)^```", (ROOT / name).read_text(), re.M | re.S)):
         exec(compile(block, f"{name}, example {k}", "exec"), namespace)

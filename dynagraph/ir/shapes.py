@@ -10,13 +10,14 @@ speaks of one symbol, or of the constant: those that are in shapes already, too.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral  # NumPy's integers are registered with it
 from typing import Any, Union
 
 from dynagraph.errors import ShapeError
 from dynagraph.ir.intexpr import IntExpr, IntLike, Symbol, apply, solved
+from dynagraph.location import Location
 
 Dim = Union[int, "SymInt"]
 Shape = tuple[Dim, ...]
@@ -35,18 +36,28 @@ class Relation:
         return f"{self.left} {self.op} {self.right}" if self.holds else f"not {self.left} {self.op} {self.right}"
 
 
+def nowhere() -> Location | None:
+    """The place of a decision that no captured code takes."""
+    return None
+
+
 @dataclass
 class ShapeEnv:
     """The symbols of one capture, the sizes they were seen as, and the relations decided so far.
 
     `replacements`: what symbols are equal to by these relations, in terms of symbols that have no replacement.
+    `place`: tells where the captured code is; of each relation it is kept where it was decided.
+    `large`: numbers made of sizes that might not fit into 64 bits, where who runs the program checks that they do; None: nobody
+    does.
     """
 
     values: dict[str, int] = field(default_factory=dict)
-    relations: dict[Relation, None] = field(default_factory=dict)  # ordered set
+    relations: dict[Relation, Location | None] = field(default_factory=dict)
     decided: dict[tuple[str, IntExpr, IntExpr], bool] = field(default_factory=dict)  # unrolled loops ask the same again
     replacements: dict[str, IntExpr] = field(default_factory=dict)
     numbers: set[str] = field(default_factory=set)
+    place: Callable[[], Location | None] = nowhere
+    large: dict[IntExpr, None] | None = None
     _resolved: dict[IntExpr, IntExpr] = field(default_factory=dict)
 
     def symbol(self, value: int, number: bool = False) -> "SymInt":
@@ -120,7 +131,7 @@ class ShapeEnv:
         holds = bool(_COMPARE[op](left.evaluate(self.values), right.evaluate(self.values)))
         relation = _within_64_bits(left, right) or Relation(op, left, right, holds)
         if relation.left.fits(self.values, MOST) and relation.right.fits(self.values, MOST):
-            self.relations[relation] = None
+            self.relations[relation] = self.place()
         else:
             self._pin(left.symbols() | right.symbols())
         return holds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -12,9 +13,10 @@ from dynagraph.doors.numpy.builder import Builder, Unsupported, WeakFloat, defau
 from dynagraph.doors.numpy.elementwise import strong
 from dynagraph.doors.numpy.movement import permute, read_only
 from dynagraph.doors.numpy.table import Door, attribute, numpy_function, numpy_method, register_function, register_method
+from dynagraph.errors import ShapeError
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Node
-from dynagraph.ir.shapes import Dim, Shape, SymInt, numel
+from dynagraph.ir.shapes import Dim, Shape, SymInt, broadcast_shapes, numel
 
 # -- attributes -------------------------------------------------------------------------------------------------------
 
@@ -199,9 +201,18 @@ for _function in (
     np.issubdtype,
     np.promote_types,
     np.min_scalar_type,
-    np.broadcast_shapes,
 ):
     register_function(_function, Door(_function.__name__, _of_python_values(_function)))
+
+
+@numpy_function(np.broadcast_shapes)
+def _broadcast_shapes(b: Builder, *args: Any) -> Any:
+    shapes = [arg if isinstance(arg, tuple) else (arg,) for arg in args]
+    if any(isinstance(dim, SymInt) for shape in shapes for dim in shape):
+        with contextlib.suppress(ShapeError):  # NumPy says what is wrong, of the sizes at hand
+            return broadcast_shapes(*shapes)
+    return np.broadcast_shapes(*args)
+
 
 # -- methods that are refused by name ---------------------------------------------------------------------------------
 

@@ -518,4 +518,4 @@ def rows() -> Iterator[ExternalFunction]:
     yield from ROWS.values()
 
 
-__all__ = ["ExternalFunction", "rows"]
+__all__ = ["ROWS", "ExternalFunction", "rows"]

@@ -244,7 +244,9 @@ def _inlined_whole(frame: Frame, function: Function, bound: dict[str, Any], name
     try:
         return frame.ex.inline(function, bound, frame.depth + 1)
     except Break as stop:
-        raise Break(stop.reason.name, None, f"in {name}: {stop.detail}" if stop.detail else f"in {name}") from None
+        # a capture that has to be whole may stop in a function of the user's that this one calls: that line says more
+        place = stop.location if is_own(function.globals) and not frame.ex.may_break else None
+        raise Break(stop.reason.name, place, f"in {name}: {stop.detail}" if stop.detail else f"in {name}") from None
 
 
 def is_of_numpy(function: Any) -> bool:

@@ -12,7 +12,7 @@ import types
 from collections import Counter
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Union
 
@@ -62,7 +62,7 @@ from dynagraph.ir.external_calls import FunctionCall
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import OPS, may_be_view
 from dynagraph.ir.regions import Region
-from dynagraph.ir.shapes import expr_of, settled
+from dynagraph.ir.shapes import ShapeEnv, expr_of, settled
 from dynagraph.ir.size_programs import size_program
 
 Output = tuple[np.dtype, tuple[Any, ...], bool, int, tuple[int, ...]]
@@ -113,6 +113,7 @@ class Captured:
     joined: bool = False
     not_joined: str = ""
     of_process: str = ""
+    env: ShapeEnv = field(default_factory=ShapeEnv)  # what was decided about sizes, and where
 
     def loops_seen(self) -> list[LoopSeen]:
         """What became of each loop that the capture came to."""
@@ -461,7 +462,7 @@ class _Ending:
         n_symbols = len(ex.env.values)
         return Captured(
             graph, ex.guards, recipe, outputs, ex.n_inputs, n_symbols, self.target, stop, self.prologue, self.loop,
-            joined=ex.joined, not_joined=ex.not_joined, of_process=ex.of_process,
+            joined=ex.joined, not_joined=ex.not_joined, of_process=ex.of_process, env=ex.env,
         )  # fmt: skip
 
 

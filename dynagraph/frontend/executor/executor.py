@@ -61,7 +61,7 @@ from dynagraph.frontend.kinds.values import (
 )
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Node
-from dynagraph.ir.shapes import SymInt
+from dynagraph.ir.shapes import SymInt, nowhere
 from dynagraph.location import Location
 from dynagraph.markers import OPEN_MODULES
 
@@ -277,6 +277,7 @@ class Executor(CaptureState):
     def release(self) -> None:
         """Let go of the caller's objects now: what refers to the executor itself would keep them until the next collection."""
         self.main = self.running = self.builder = self.values = self.memories = None  # type: ignore[assignment]
+        self.env.place = nowhere
         held: list[Any] = [self.wrapped, self.objects, self.by_identity, self.arrays, self.stored, self.effects, self.prologue]
         for container in (*held, self.written, self.caches, self.handling):
             container.clear()

@@ -73,7 +73,7 @@ class CaptureState(GraphState):
         self.profile = profile
         self.steps = 0
         self.guards = GuardList(len(values))
-        self.env = ShapeEnv()
+        self.env = ShapeEnv(place=lambda: self.graph.location, large={} if profile.floats_of_sizes else None)
         self.sizes: list[Guard] = []  # of inputs, which may change
         self.memories = Memories(self)  # of arrays that are written to
         self.wrapped: dict[Source, Value] = {}

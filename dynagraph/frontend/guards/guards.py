@@ -466,6 +466,14 @@ class GuardList:
         """The instructions for `_dispatch.Entry`."""
         return tuple(instruction for instruction, _ in self._in_order())
 
+    def each(self) -> list[Guard]:
+        """The guards in order, loads among them."""
+        return [guard for _, guard in self._in_order()]
+
+    def source_of(self, register: int) -> Source | None:
+        """The source that a register holds; None: it is a parameter's."""
+        return next((source for source, known in self._registers.items() if known == register), None)
+
     def describe(self) -> list[str]:
         """A line for each guard; loads are not worth one."""
         return [str(guard) for _, guard in self._in_order() if not isinstance(guard, Load)]

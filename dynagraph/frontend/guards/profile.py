@@ -17,7 +17,12 @@ LARGEST = 1 << 31  # the product of two still is a 64-bit number, as sizes are i
 
 
 class Profile:
-    """`dynamic`: True makes all sizes symbolic at once, False none ever, None those that change."""
+    """`dynamic`: True makes all sizes symbolic at once, False none ever, None those that change.
+
+    `floats_of_sizes`: whether floats that are made of symbolic sizes change with them, and integers that are may be large.
+    """
+
+    floats_of_sizes = False
 
     def __init__(self, dynamic: bool | None = None):
         self.dynamic = dynamic

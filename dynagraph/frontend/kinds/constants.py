@@ -153,9 +153,12 @@ def pure(symbol: str, left: Any, right: Any) -> Any:
             refuse("UNSUPPORTED_VALUE", "a number of more than 10000 digits")
     try:
         result = BINARY[symbol].function(left, right)
-        if isinstance(result, SymInt) and expr_of(result).magnitude(LARGEST) >= 1 << 63:
-            return BINARY[symbol].function(known_number(left), known_number(right))  # might not fit the 64 bits of a size
-        return result
+        if not isinstance(result, SymInt) or expr_of(result).magnitude(LARGEST) < 1 << 63:
+            return result
+        if result.env.large is not None:
+            result.env.large[result.expr] = None
+            return result
+        return BINARY[symbol].function(known_number(left), known_number(right))  # might not fit the 64 bits of a size
     except ShapeError:  # sizes cannot say it
         return pure(symbol, known_number(left), known_number(right))
     except Exception as error:

@@ -23,6 +23,7 @@ from dynagraph.frontend.kinds.slots import Slots, slots
 from dynagraph.frontend.kinds.values import Array, Const, Number, Object, Value
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Meta, Node
+from dynagraph.ir.ops import OPS
 from dynagraph.ir.shapes import SymInt, settled
 from dynagraph.python_operators import BINARY
 
@@ -41,6 +42,12 @@ OF_FLOATS = frozenset(
         "radians", "degrees",
     )
 )  # fmt: skip
+
+ROWS: dict[Any, str] = {  # what a program may do in Python's place where sizes are floats of its own; within an ULP
+    math.sqrt: "sqrt", math.exp: "exp", math.expm1: "expm1", math.log: "log", math.log1p: "log1p", math.log2: "log2",
+    math.log10: "log10", math.sin: "sin", math.cos: "cos", math.tanh: "tanh", math.pow: "power", operator.pow: "power",
+    operator.floordiv: "floor_divide", operator.mod: "remainder",
+}  # fmt: skip
 
 
 @slots(Number)
@@ -75,11 +82,13 @@ class NumberSlots(Slots):
 
 
 def is_changing_int(ex: Executor, value: Any) -> bool:
-    """Whether a value is an integer of the caller's that changes, or is computed from such."""
+    """Whether a value is an integer of the caller's that changes, or is computed from such.  Sizes that change mostly count as
+    given: where a float is made of them, the program is for this size.
+    """
     if not (isinstance(value, Const) and isinstance(value.value, SymInt)):
         return False
     symbols = value.value.expr.symbols()
-    return bool(symbols) and all(symbol.name in ex.integers for symbol in symbols)
+    return bool(symbols) and (ex.profile.floats_of_sizes or all(symbol.name in ex.integers for symbol in symbols))
 
 
 def is_number(ex: Executor, value: Any) -> bool:
@@ -169,11 +178,13 @@ def _float(ex: Executor, value: Any) -> Any:
 
 def _may_be_needed_as_it_is(ex: Executor, value: SymInt) -> None:
     """Where the capture does not go on with a float, it is tried again with the integer as a constant."""
-    ex.symbolic_floats.update(ex.integers[symbol.name] for symbol in value.expr.symbols())
+    ex.symbolic_floats.update(ex.integers[s.name] for s in value.expr.symbols() if s.name in ex.integers)
 
 
 def before_program(ex: Executor, function: Callable[..., Any], args: tuple[Value, ...], finite: bool = False) -> Number:
     """What Python's function gives for numbers, as an input of the program.  `finite`: it always gives a finite float."""
+    if ex.profile.floats_of_sizes and function in ROWS and (len(args) == 2) == (OPS[ROWS[function]].arity == 2):
+        return Number(ex.builder.call(ROWS[function], *(_float(ex, a) for a in args)))
     given = tuple(_known_before(ex, a) for a in args)
     key = function, *(_identity(a) for a in given)
     if key not in ex.computed:
@@ -190,7 +201,7 @@ def _identity(value: Any) -> Any:
 
 def _made_before(ex: Executor, function: Callable[..., Any], given: tuple[Value, ...], finite: bool) -> Number:
     name = getattr(function, "__name__", "number")
-    step = ex.precede(function if finite else _Careful(function), name, *given, seen=False, lasts=False)
+    step = ex.precede(function if finite else Careful(function), name, *given, seen=False, lasts=False)
     input_slot(ex)
     step.node = ex.graph.placeholder(name, Meta(dtypes.float64, ()))
     made = Number(step.node, step.made)
@@ -211,11 +222,11 @@ def _known_before(ex: Executor, value: Any) -> Value:
         return refuse("UNSUPPORTED_VALUE", "a number that the program computes, where Python has to go on with it")
     function, args = value.computed
     given = tuple(_known_before(ex, a) for a in args)
-    step = ex.precede(_Careful(function), "number", *given, seen=False, lasts=False)
+    step = ex.precede(Careful(function), "number", *given, seen=False, lasts=False)
     return Number(value.node, step.made)
 
 
-class _Careful:
+class Careful:
     """A function of numbers that gives NaN where it would raise, or gives no float."""
 
     def __init__(self, function: Callable[..., Any]):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import abc
+import math
 import operator
 import types
 from typing import Any
+
+import numpy as np
 
 from dynagraph.doors.numpy import operator_door
 from dynagraph.frontend.bytecode.decode import VERSION
@@ -290,6 +293,8 @@ def _number(kind: type) -> None:
                     return call_special(frame, given[0], name)
         if kind is int and len(given) == 1 and isinstance(given[0], Const) and isinstance(given[0].value, SymInt):
             return given[0]
+        if len(given) == 1 and isinstance(given[0], Const) and isinstance(given[0].value, np.generic):  # of np.finfo
+            given = [Const(given[0].value.item())]
         return pure_call(frame, kind, given, kwargs)
 
 
@@ -400,6 +405,18 @@ def _reversed(frame: Frame, value: Any) -> Value:
 @meaning(next)
 def _next(frame: Frame, iterator: Any, default: Any = NULL) -> Value:
     return next_of(frame, iterator, default)
+
+
+@meaning(math.prod)
+def _product(frame: Frame, iterable: Any, *, start: Any = Const(1)) -> Value:
+    """The product of sizes that may change is one."""
+    total, items = frame.ex.resolve(start), list(map(frame.ex.resolve, items_of(frame, iterable)))
+    kinds = {type(i.value) if isinstance(i, Const) else type(i) for i in [total, *items]}
+    if SymInt not in kinds or not kinds <= {int, SymInt}:
+        return pure_call(frame, math.prod, [Sequence(list, items)], {"start": total})
+    for item in items:
+        total = binary(frame, "*", total, item)
+    return total
 
 
 @meaning(sum)
