@@ -14,6 +14,7 @@ tensor([2., 4.])
 from __future__ import annotations
 
 import math
+import sys
 
 from dynagraph.torch import __config__ as __config__
 from dynagraph.torch import amp as amp
@@ -177,6 +178,7 @@ from dynagraph.torch.storage import TypedStorage as TypedStorage
 from dynagraph.torch.storage import UntypedStorage as UntypedStorage
 from dynagraph.torch.version import __version__ as __version__
 
+torch = sys.modules[__name__]  # PyTorch's has itself under its name, too
 inf, nan, pi, e, newaxis = math.inf, math.nan, math.pi, math.e, None
 has_lapack, has_mkl, has_openmp, has_spectral = True, False, False, True
 legacy_contiguous_format = contiguous_format

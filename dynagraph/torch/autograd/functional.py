@@ -184,6 +184,28 @@ def _rows(out: Tensor, inputs: Sequence[Tensor], create: bool) -> list[list[Tens
     return columns
 
 
+def _as_tuple(inp: Any, arg_name: str = "inputs", fn_name: str = "") -> tuple[bool, tuple[Tensor, ...]]:
+    """Whether it was a tuple of tensors, and the tensors.  Libraries use it."""
+    return _tuple_of(inp, arg_name, fn_name)
+
+
+def _grad_postprocess(inputs: Any, create_graph: bool) -> Any:
+    """Tensors in nested tuples; detached, unless there shall be a graph.  Libraries use it."""
+    if isinstance(inputs, tuple):
+        return tuple(_grad_postprocess(part, create_graph) for part in inputs)
+    return inputs if create_graph else inputs.detach()
+
+
+def _tuple_postprocess(res: Any, to_unpack: Any) -> Any:
+    """A nested tuple, without the levels that the caller's arguments did not have.  Libraries use it."""
+    if isinstance(to_unpack, tuple):
+        outer, inner = to_unpack
+        if not inner:
+            res = tuple(part[0] for part in res)
+        return res if outer else res[0]
+    return res if to_unpack else res[0]
+
+
 def _construct_standard_basis_for(tensors: Sequence[Tensor], tensor_numels: Sequence[int]) -> tuple[Tensor, ...]:
     """For each tensor its part of all unit vectors of the tensors as one: ``(sum(tensor_numels), *shape)``.  Libraries use it."""
     total, start, found = sum(tensor_numels), 0, []
