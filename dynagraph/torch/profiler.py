@@ -6,7 +6,7 @@ import contextlib
 import enum
 from typing import Any
 
-from dynagraph.torch.missing import getattr_of
+from dynagraph.torch.missing import getattr_of, refused
 
 
 class ProfilerActivity(enum.Enum):
@@ -38,5 +38,7 @@ def kineto_available() -> bool:
     return False
 
 
+profile = refused("torch.profiler.profile", "no trace of operations is written; Python's profilers see what runs")
+
 __getattr__ = getattr_of(__name__)
-__all__ = ["ProfilerActivity", "kineto_available", "record_function"]
+__all__ = ["ProfilerActivity", "kineto_available", "profile", "record_function"]
