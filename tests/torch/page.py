@@ -105,6 +105,34 @@ assert w.grad.shape == (3, 2)
   under hooks of saved tensors and anomaly detection; where what was saved is written to within the call; on CUDA.
   `f.stats.not_joined` counts the reasons, and `dg.explain` prints them.
 
+## Optimizers
+
+```python
+import dynagraph.torch as torch
+
+w = torch.tensor([1.0, 2.0], requires_grad=True)
+optimizer = torch.optim.Adam([w], lr=0.1)
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 30)
+for _ in range(3):
+    optimizer.zero_grad()
+    (w * w).sum().backward()
+    optimizer.step()
+    scheduler.step()
+assert optimizer.state_dict()["state"][0]["step"] == 3.0
+```
+
+State dicts are PyTorch's in structure, both ways. `foreach`, `fused` and `capturable` are accepted and change nothing but where
+counts of steps are kept: a step is always one kernel over all parameters of a group and dtype, on all threads, compiled in a thread
+beside the first steps. With `differentiable=True` gradients go through steps. Halves are computed in float32 and rounded once.
+
+Under `torch.compile` a training step with `optimizer.step()` is one program:
+
+- A learning rate that changes is an input from its first change on; a tensor as `lr` is one from the beginning.
+- States are made when the function is captured. Not captured are the first step of SGD with dampening, steps of LBFGS (its
+  closure is called as often as numbers say), and sparse gradients.
+- Parameters of a group that have had as many steps by then share what depends on that number. If they come apart, the plain
+  function takes the calls (`f.stats.refusals`).
+
 ## Large tensors
 
 Operations on tensors of 131072 elements and more run as kernels on all threads (`torch.set_num_threads`), in memory that is used

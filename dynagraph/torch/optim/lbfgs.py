@@ -210,6 +210,23 @@ def strong_wolfe(
     return low, evaluations
 
 
+def _strong_wolfe(
+    obj_func: Callable[..., tuple[float, Tensor]], x: Any, t: float, d: Tensor, f: float, g: Tensor, gtd: Any,
+    c1: float = SUFFICIENT_DECREASE, c2: float = CURVATURE, tolerance_change: float = 1e-9, max_ls: int = 25,
+) -> tuple[float, Tensor, float, int]:  # fmt: skip
+    """`strong_wolfe` as libraries call PyTorch's: ``obj_func(x, t, d)`` gives loss and gradient at ``x + t * d``."""
+    if (c1, c2) != (SUFFICIENT_DECREASE, CURVATURE):
+        raise ValueError(f"_strong_wolfe: c1={c1}, c2={c2}: expected {SUFFICIENT_DECREASE} and {CURVATURE}")
+
+    def evaluate(length: float) -> Point:
+        loss, grad = obj_func(x, length, d)
+        return Point(length, float(loss), grad, float(grad.dot(d)))
+
+    start = Point(0.0, float(f), g, float(gtd))
+    point, trials = strong_wolfe(evaluate, start, float(t), _most(d), tolerance_change, max_ls)
+    return point.loss, point.grad, point.length, trials
+
+
 def _is_too_high(point: Point, start: Point) -> bool:
     return point.loss > start.loss + SUFFICIENT_DECREASE * point.length * start.slope
 
