@@ -64,7 +64,7 @@ setup(
         Extension(
             "dynagraph._core._dispatch",
             sources=sorted(glob("dynagraph/_core/dispatch/*.c") + glob("dynagraph/_core/products/*.c")),
-            depends=sorted(glob("dynagraph/_core/*.h") + glob("dynagraph/_core/dispatch/*.h") + glob("dynagraph/_core/products/*.h")),
+            depends=sorted(path for room in ("", "dispatch/", "products/") for path in glob(f"dynagraph/_core/{room}*.h")),
             include_dirs=[numpy.get_include(), "dynagraph/_core"],
             extra_compile_args=[*FLAGS],
             extra_link_args=["-pthread"],
