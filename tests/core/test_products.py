@@ -69,7 +69,7 @@ def test_every_edge_of_a_tile(isa, dtype) -> None:
         (500, 7, 40),
         (130, 900, 33),
         (40, 600, 300),
-    ],  # fmt: skip
+    ],
 )
 def test_same_bits_for_any_threads_and_layouts(isa, dtype, m, n, k) -> None:
     a, b = draw(m, k, dtype=dtype), draw(k, n, dtype=dtype)
