@@ -59,7 +59,17 @@ def test_every_edge_of_a_tile(isa, dtype) -> None:
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
-    "m, n, k", [(150, 300, 2 * TERMS + 5), (1, 1200, 300), (1500, 1, 300), (2, 700, TERMS), (1, 77, 300), (500, 7, 40), (130, 900, 33), (40, 600, 300)]
+    "m, n, k",
+    [
+        (150, 300, 2 * TERMS + 5),
+        (1, 1200, 300),
+        (1500, 1, 300),
+        (2, 700, TERMS),
+        (1, 77, 300),
+        (500, 7, 40),
+        (130, 900, 33),
+        (40, 600, 300),
+    ],
 )
 def test_same_bits_for_any_threads_and_layouts(isa, dtype, m, n, k) -> None:
     a, b = draw(m, k, dtype=dtype), draw(k, n, dtype=dtype)

@@ -2,23 +2,23 @@
 #include "micro.h"
 
 #if defined(__x86_64__)
-#define DEFINE_CHOICE(suffix)                                                                                           \
+#define DEFINE_CHOICE(suffix)                                                                                         \
     extern const dg_kernel_##suffix dg_kernel_##suffix##_baseline, dg_kernel_##suffix##_avx2, dg_kernel_##suffix##_avx512; \
-    const dg_kernel_##suffix *const *dg_kernels_##suffix(void)                                                          \
-    {                                                                                                                   \
+    const dg_kernel_##suffix *const *dg_kernels_##suffix(void)                                                        \
+    {                                                                                                                 \
         static const dg_kernel_##suffix none, *const all[] = {&dg_kernel_##suffix##_avx512, &dg_kernel_##suffix##_avx2, \
-                                                              &dg_kernel_##suffix##_baseline, &none};                   \
-        const int can = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("fma") ? 0                                                           \
-                        : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 1 : 2;                      \
-        return all + can;                                                                                               \
+                                                              &dg_kernel_##suffix##_baseline, &none};                 \
+        const int fma = __builtin_cpu_supports("fma");                                                                \
+        const int can = fma && __builtin_cpu_supports("avx512f") ? 0 : fma && __builtin_cpu_supports("avx2") ? 1 : 2; \
+        return all + can;                                                                                             \
     }
 #else
-#define DEFINE_CHOICE(suffix)                                                                                           \
-    extern const dg_kernel_##suffix dg_kernel_##suffix##_baseline;                                                      \
-    const dg_kernel_##suffix *const *dg_kernels_##suffix(void)                                                          \
-    {                                                                                                                   \
-        static const dg_kernel_##suffix none, *const all[] = {&dg_kernel_##suffix##_baseline, &none};                   \
-        return all;                                                                                                     \
+#define DEFINE_CHOICE(suffix)                                                                                         \
+    extern const dg_kernel_##suffix dg_kernel_##suffix##_baseline;                                                    \
+    const dg_kernel_##suffix *const *dg_kernels_##suffix(void)                                                        \
+    {                                                                                                                 \
+        static const dg_kernel_##suffix none, *const all[] = {&dg_kernel_##suffix##_baseline, &none};                 \
+        return all;                                                                                                   \
     }
 #endif
 DEFINE_CHOICE(f32)

@@ -1,9 +1,9 @@
 /* The driver for one dtype.  Included with T, SUFFIX, and ELEMENT, its number.
 
-   The result is cut into parts, rectangles of `rows` x `columns`, each of one thread.  What several parts read is packed once, before
-   them, by all threads: the right operand's panels where there are several rows of parts, the left one's where there are several
-   columns of them.  What is not shared is packed by the part, DG_KC terms at a time; or it is read where it lies, if it is used for
-   few rows or columns only. */
+   The result is cut into parts, rectangles of `rows` x `columns`, each of one thread.  What several parts read is packed once,
+   before them, by all threads: the right operand's panels where there are several rows of parts, the left one's where there are
+   several columns of them.  What is not shared is packed by the part, DG_KC terms at a time; or it is read where it lies, if it
+   is used for few rows or columns only. */
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
 #define NAME(what) JOIN(what, SUFFIX)
@@ -108,7 +108,8 @@ static void NAME(tiles)(const KERNEL *kernel, int64_t rows, int64_t columns, int
             if (a->packed && b->packed)
                 kernel->micro(k, left, right, tile, ld, accumulate && !aside);
             else
-                kernel->direct(a->packed ? mr : high, k, left, a->outer, a->inner, right, b->inner, tile, ld, accumulate && !aside);
+                kernel->direct(a->packed ? mr : high, k, left, a->outer, a->inner, right, b->inner, tile, ld,
+                               accumulate && !aside);
             if (aside)
                 NAME(put)(high, wide, edge, nr, c + i * ldc + j, ldc, accumulate);
         }
@@ -130,8 +131,8 @@ static SIDE NAME(left)(const PLAN *plan, int64_t batch, int64_t row, int64_t row
         return (SIDE){(const T *)direct->data + dg_matrix_offset(direct, at) + row * direct->outer + start * direct->inner,
                       mr * direct->outer, direct->outer, direct->inner, 0};
     if (plan->shared_a)
-        return (SIDE){NAME(panel)(plan->shared_a, blocks_of(product->m, mr), mr, product->k, batch, start, row / mr), mr * length, 1,
-                      mr, 1};
+        return (SIDE){NAME(panel)(plan->shared_a, blocks_of(product->m, mr), mr, product->k, batch, start, row / mr), mr * length,
+                      1, mr, 1};
     for (int64_t i = 0; i < rows; i += mr)
         product->pack_a(product->a, at, row + i, least(mr, rows - i), start, length, mr, own + i * length);
     return (SIDE){own, mr * length, 1, mr, 1};
@@ -150,7 +151,8 @@ static SIDE NAME(right)(const PLAN *plan, int64_t batch, int64_t column, int64_t
     return (SIDE){own, nr * length, 1, nr, 1};
 }
 
-/* Multiplies by the right operand where it lies, if it is not packed; gives for how many columns: the last ones are no whole tile. */
+/* Multiplies by the right operand where it lies, if it is not packed; gives for how many columns: without the last ones, which
+   are no whole tile. */
 static int64_t NAME(direct_columns)(const PLAN *plan, int64_t at, int64_t rows, int64_t column, int64_t columns, int64_t start,
                                     int64_t length, const SIDE *a, T *c, int64_t ldc)
 {
@@ -175,10 +177,11 @@ static int64_t NAME(direct_columns)(const PLAN *plan, int64_t at, int64_t rows, 
 static void NAME(one_part)(const PLAN *plan, int64_t batch, int64_t row, int64_t column, T *own)
 {
     const PRODUCT *product = plan->product;
-    const int64_t k = product->k, rows = least(plan->rows, product->m - row), columns = least(plan->columns, plan->last_column - column);
+    const int64_t k = product->k, ldc = product->c ? product->ldc : plan->columns;
+    const int64_t rows = least(plan->rows, product->m - row), columns = least(plan->columns, plan->last_column - column);
     const int64_t at = plan->first_batch + batch;
-    T *own_b = own + plan->own_a, *c = product->c ? product->c + at * product->c_batch + row * product->ldc + column : own_b + plan->own_b;
-    const int64_t ldc = product->c ? product->ldc : plan->columns;
+    T *own_b = own + plan->own_a, *own_c = own_b + plan->own_b;
+    T *c = product->c ? product->c + at * product->c_batch + row * ldc + column : own_c;
     if (k == 0)
         NAME(zero)(rows, columns, c, ldc);
     for (int64_t start = 0; start < k; start += DG_KC) {
@@ -309,7 +312,7 @@ int JOIN(dg_multiply, SUFFIX)(const dg_runtime *rt, const PRODUCT *product, dg_s
     const int64_t m = product->m, n = product->n, batches = product->batches;
     if (batches < 1 || m < 1 || n < 1)
         return 0;
-    if (n == 1 && m > 1 && product->c && product->ldc == 1 && !product->finish) { /* a column is computed as a row: tiles are wide */
+    if (n == 1 && m > 1 && product->c && product->ldc == 1 && !product->finish) { /* a column as a row: tiles are wide */
         PRODUCT turned = *product;
         turned.m = 1, turned.n = m, turned.ldc = m;
         turned.pack_a = product->pack_b, turned.a = product->b, turned.pack_b = product->pack_a, turned.b = product->a;

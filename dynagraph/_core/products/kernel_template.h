@@ -20,12 +20,12 @@ enum { NAME(LANES) = BYTES / sizeof(T), NAME(NR) = 2 * NAME(LANES), NAME(MR) = 0
 #define LANES NAME(LANES)
 
 #define DECLARE(i) V low##i = {0}, high##i = {0};
-#define PUT(i)                                                                                                          \
-    if (accumulate) {                                                                                                   \
-        low##i = *(const V *)(c + i * ldc) + low##i;                                                                    \
-        high##i = *(const V *)(c + i * ldc + LANES) + high##i;                                                          \
-    }                                                                                                                   \
-    *(V *)(c + i * ldc) = low##i;                                                                                       \
+#define PUT(i)                                                                                                        \
+    if (accumulate) {                                                                                                 \
+        low##i = *(const V *)(c + i * ldc) + low##i;                                                                  \
+        high##i = *(const V *)(c + i * ldc + LANES) + high##i;                                                        \
+    }                                                                                                                 \
+    *(V *)(c + i * ldc) = low##i;                                                                                     \
     *(V *)(c + i * ldc + LANES) = high##i;
 
 static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, int accumulate)
@@ -37,11 +37,11 @@ static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, in
 #pragma GCC unroll 4
     for (int64_t p = 0; p < k; ++p) {
         const V low = *(const V *)b, high = *(const V *)(b + LANES);
-#define STEP(i)                                                                                                         \
-    {                                                                                                                   \
-        const T left = a[i];                                                                                            \
-        low##i += left * low;                                                                                           \
-        high##i += left * high;                                                                                         \
+#define STEP(i)                                                                                                       \
+    {                                                                                                                 \
+        const T left = a[i];                                                                                          \
+        low##i += left * low;                                                                                         \
+        high##i += left * high;                                                                                       \
     }
         DG_ROWS(STEP)
 #undef STEP
@@ -52,8 +52,9 @@ static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, in
 }
 
 /* For fewer rows than a tile has the last one is computed again and again. */
-static inline __attribute__((always_inline)) void NAME(rows_direct)(int64_t rows, int64_t k, const T *a, int64_t outer, int64_t inner,
-                                                                     const T *b, int64_t b_inner, T *c, int64_t ldc, int accumulate)
+static inline __attribute__((always_inline)) void NAME(rows_direct)(int64_t rows, int64_t k, const T *a, int64_t outer,
+                                                                     int64_t inner, const T *b, int64_t b_inner, T *c,
+                                                                     int64_t ldc, int accumulate)
 {
 #define PLACE(i) const int64_t place##i = (i < rows ? i : rows - 1) * outer;
     DG_ROWS(PLACE)
@@ -61,11 +62,11 @@ static inline __attribute__((always_inline)) void NAME(rows_direct)(int64_t rows
     DG_ROWS(DECLARE)
     for (int64_t p = 0; p < k; ++p) {
         const V low = *(const V *)b, high = *(const V *)(b + LANES);
-#define STEP(i)                                                                                                         \
-    {                                                                                                                   \
-        const T left = a[place##i];                                                                                     \
-        low##i += left * low;                                                                                           \
-        high##i += left * high;                                                                                         \
+#define STEP(i)                                                                                                       \
+    {                                                                                                                 \
+        const T left = a[place##i];                                                                                   \
+        low##i += left * low;                                                                                         \
+        high##i += left * high;                                                                                       \
     }
         DG_ROWS(STEP)
 #undef STEP
@@ -83,8 +84,8 @@ static void NAME(one_row)(int64_t k, const T *a, int64_t inner, const T *b, int6
     STRIPS(DECLARE)
     for (int64_t p = 0; p < k; ++p) {
         const T left = *a;
-#define STEP(s)                                                                                                         \
-    low##s += left * *(const V *)(b + s * strip);                                                                       \
+#define STEP(s)                                                                                                       \
+    low##s += left * *(const V *)(b + s * strip);                                                                     \
     high##s += left * *(const V *)(b + s * strip + LANES);
         STRIPS(STEP)
 #undef STEP
@@ -121,29 +122,29 @@ static void NAME(turned)(int64_t k, const T *a, int64_t inner, const T *b, int64
     int64_t p = 0;
     for (; p + 2 * SIDE <= k; p += 2 * SIDE) {
         T square[SIDE * SIDE];
-#define ADD_GROUP(g) \
-    _Pragma("GCC unroll 8") for (int i = 0; i < SIDE; ++i) \
-        __builtin_prefetch(b + (g * SIDE + i) * b_outer + p + AHEAD, 0, 2); \
-    _Pragma("GCC unroll 2") for (int half = 0; half < 2; ++half) { \
-        TURN(b + g * SIDE * b_outer + p + half * SIDE, b_outer, SIDE, square); \
-        _Pragma("GCC unroll 8") for (int i = 0; i < SIDE; ++i) \
-            sum##g += a[(p + half * SIDE + i) * inner] * *(const W *)(square + i * SIDE); \
+#define ADD_GROUP(g)                                                                                                  \
+    _Pragma("GCC unroll 8") for (int i = 0; i < SIDE; ++i)                                                            \
+        __builtin_prefetch(b + (g * SIDE + i) * b_outer + p + AHEAD, 0, 2);                                           \
+    _Pragma("GCC unroll 2") for (int half = 0; half < 2; ++half) {                                                    \
+        TURN(b + g * SIDE * b_outer + p + half * SIDE, b_outer, SIDE, square);                                        \
+        _Pragma("GCC unroll 8") for (int i = 0; i < SIDE; ++i)                                                        \
+            sum##g += a[(p + half * SIDE + i) * inner] * *(const W *)(square + i * SIDE);                             \
     }
         GROUPS(ADD_GROUP)
     }
     for (; p < k; ++p) {
-#define ADD_ONE(g) \
-    { \
-        W right; \
-        for (int i = 0; i < SIDE; ++i) \
-            right[i] = b[(g * SIDE + i) * b_outer + p]; \
-        sum##g += a[p * inner] * right; \
+#define ADD_ONE(g)                                                                                                    \
+    {                                                                                                                 \
+        W right;                                                                                                      \
+        for (int i = 0; i < SIDE; ++i)                                                                                \
+            right[i] = b[(g * SIDE + i) * b_outer + p];                                                               \
+        sum##g += a[p * inner] * right;                                                                               \
     }
         GROUPS(ADD_ONE)
     }
-#define PUT_GROUP(g) \
-    if (accumulate) \
-        sum##g = *(const W *)(c + g * SIDE) + sum##g; \
+#define PUT_GROUP(g)                                                                                                  \
+    if (accumulate)                                                                                                   \
+        sum##g = *(const W *)(c + g * SIDE) + sum##g;                                                                 \
     *(W *)(c + g * SIDE) = sum##g;
     GROUPS(PUT_GROUP)
 #undef DECLARE_GROUP
@@ -157,7 +158,8 @@ static void NAME(turned)(int64_t k, const T *a, int64_t inner, const T *b, int64
 #define TURNED_KERNEL NULL, 0
 #endif
 
-const JOIN(dg, kernel, SUFFIX) NAME(dg_kernel) = {QUOTE(ISA), NAME(MR), NAME(NR), NAME(micro), NAME(direct), NAME(one_row), TURNED_KERNEL};
+const JOIN(dg, kernel, SUFFIX) NAME(dg_kernel) = {QUOTE(ISA), NAME(MR), NAME(NR), NAME(micro), NAME(direct), NAME(one_row),
+                                                  TURNED_KERNEL};
 
 #undef JOIN_
 #undef JOIN

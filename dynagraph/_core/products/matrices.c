@@ -5,7 +5,8 @@ _Static_assert((int)DG_MATRIX_AXES == (int)DG_BATCH_AXES, "a batch is described 
 
 static dg_matrix operand(const dg_matrices *what, const void *data, int64_t outer, int64_t inner, const int64_t *strides)
 {
-    dg_matrix matrix = {.data = data, .element = what->is_double ? DG_F64 : DG_F32, .axes = what->axes, .outer = outer, .inner = inner};
+    dg_matrix matrix = {.data = data, .element = what->is_double ? DG_F64 : DG_F32, .axes = what->axes, .outer = outer,
+                        .inner = inner};
     for (int axis = 0; axis < what->axes; ++axis) {
         matrix.shape[axis] = what->shape[axis];
         matrix.strides[axis] = strides[axis];
@@ -21,13 +22,13 @@ int dg_multiply_matrices(const dg_runtime *rt, const dg_matrices *what, dg_stop 
     for (int axis = 0; axis < what->axes; ++axis)
         batches *= what->shape[axis];
     if (what->is_double) {
-        const dg_product_f64 product = {.batches = batches, .m = what->m, .n = what->n, .k = what->k, .pack_a = dg_pack_matrix_f64,
-                                        .a = &a, .pack_b = dg_pack_matrix_f64, .b = &b, .c = what->c, .ldc = what->n,
-                                        .c_batch = what->m * what->n};
+        const dg_product_f64 product = {.batches = batches, .m = what->m, .n = what->n, .k = what->k, .a = &a, .b = &b,
+                                        .pack_a = dg_pack_matrix_f64, .pack_b = dg_pack_matrix_f64,
+                                        .c = what->c, .ldc = what->n, .c_batch = what->m * what->n};
         return dg_multiply_f64(rt, &product, stop);
     }
-    const dg_product_f32 product = {.batches = batches, .m = what->m, .n = what->n, .k = what->k, .pack_a = dg_pack_matrix_f32,
-                                    .a = &a, .pack_b = dg_pack_matrix_f32, .b = &b, .c = what->c, .ldc = what->n,
-                                    .c_batch = what->m * what->n};
+    const dg_product_f32 product = {.batches = batches, .m = what->m, .n = what->n, .k = what->k, .a = &a, .b = &b,
+                                    .pack_a = dg_pack_matrix_f32, .pack_b = dg_pack_matrix_f32,
+                                    .c = what->c, .ldc = what->n, .c_batch = what->m * what->n};
     return dg_multiply_f32(rt, &product, stop);
 }

@@ -2,23 +2,23 @@
 
    How to compute one: fill a `dg_product_f32` (or _f64; zero what is not used) and call `dg_multiply_f32`.
 
-   - An operand is anything that a *packing callback* can read: `dg_pack_matrix_f32` with a `dg_matrix` reads matrices with any strides,
-     of the dtype itself or of float16 and bfloat16, which are converted.  A convolution passes a callback of its own, which gathers
-     windows.
-   - A *finishing callback* is called for each tile of the result once its sums are complete, in the thread that computed it: for a
-     bias, an activation, a sum with another array, a cast.  It may change the tile in place, or, where the product has no result
-     array (`c` is null), store it elsewhere.
-   - The call runs on the thread pool in parts that threads claim, so that a thread that the system does not run just now delays the
-     call by one part at most.  Callbacks run in several threads at once, without the GIL, and may not call `dg_multiply_*`'s own pool
-     (a nested call is right, but serial).
+   - An operand is anything that a *packing callback* can read: `dg_pack_matrix_f32` with a `dg_matrix` reads matrices with any
+     strides, of the dtype itself or of float16 and bfloat16, which are converted.  A convolution passes a callback of its own,
+     which gathers windows.
+   - A *finishing callback* is called for each rectangle of the result once its sums are complete, in the thread that computed it:
+     for a bias, an activation, a sum with another array, a cast.  It may change the rectangle in place, or, where the product has
+     no result array (`c` is null), store it elsewhere.
+   - The call runs on the thread pool in parts that threads claim, so that a thread that the system does not run just now delays
+     the call by one part at most.  Callbacks run in several threads at once, without the GIL.  If they multiply in turn, that is
+     right, but serial.
 
-   Bits: an element of the result is the sum of blocks of DG_KC terms (the last one may be shorter), from the first to the last.  A
-   block's terms are added one by one, in order, with fused multiply-add where the instruction set has it, beginning from +0.  So
-   the bits depend on the operands' values and on k alone: neither on m and n, nor on the place in the matrix, the strides, the batch or
-   the number of threads.
+   Bits: an element of the result is the sum of blocks of DG_KC terms (the last one may be shorter), from the first to the last.
+   A block's terms are added one by one, in order, with fused multiply-add where the instruction set has it, beginning from +0.
+   So the bits depend on the operands' values and on k alone: neither on m and n, nor on the place in the matrix, the strides, the
+   batch or the number of threads.
 
-   Panels: `micro` multiplies a packed panel of a, [k][MR], by one of b, [k][NR].  Callers that need no more than this (attention) may
-   use `dg_kernel_f32()->micro` and the packing functions directly. */
+   Panels: `micro` multiplies a packed panel of a, [k][MR], by one of b, [k][NR].  Callers that need no more than this (attention)
+   may use `dg_kernel_of_f32()->micro` and the packing functions directly. */
 #ifndef DG_MICRO_H
 #define DG_MICRO_H
 #include <stddef.h>
@@ -38,8 +38,8 @@ enum {
 typedef enum { DG_F32, DG_F64, DG_F16, DG_BF16 } dg_element;
 
 /* Matrices in memory, as one operand of a product: elements (i, p) of the left operand or (j, p) of the right one, where p is the
-   index that is summed over, lie `outer * i + inner * p` elements after `data`.  So for row-major a[m][k] outer is the row stride and
-   inner 1; for row-major b[k][n] outer is 1 and inner the row stride.  Batch number x is unravelled over `shape` (C order). */
+   index that is summed over, lie `outer * i + inner * p` elements after `data`.  So for row-major a[m][k] outer is the row stride
+   and inner 1; for row-major b[k][n] outer is 1 and inner the row stride.  Batch number x is unravelled over `shape`. */
 typedef struct dg_matrix {
     const void *data;
     dg_element element;
@@ -52,45 +52,47 @@ typedef struct dg_matrix {
 int64_t dg_matrix_offset(const dg_matrix *matrix, int64_t batch);
 
 /* Writes a packed panel: to[p * width + i] = operand(first + i, start + p) for 0 <= p < k and 0 <= i < count, and 0 for
-   count <= i < width.  i numbers rows of the left operand, or columns of the right one.  count >= 1; `to` is 64-byte aligned. */
-#define DG_DECLARE_PRODUCT(suffix, T)                                                                                   \
+   count <= i < width.  i numbers rows of the left operand, or columns of the right one.  count >= 1.  `to` is aligned to an
+   element's size. */
+#define DG_DECLARE_PRODUCT(suffix, T)                                                                                 \
     typedef void (*dg_pack_##suffix)(const void *operand, int64_t batch, int64_t first, int64_t count, int64_t start, int64_t k, \
-                                     int64_t width, T *to);                                                             \
-    /* the operand is a `const dg_matrix *` */                                                                          \
+                                     int64_t width, T *to);                                                           \
+    /* the operand is a `const dg_matrix *` */                                                                        \
     void dg_pack_matrix_##suffix(const void *operand, int64_t batch, int64_t first, int64_t count, int64_t start, int64_t k, \
-                                 int64_t width, T *to);                                                                 \
+                                 int64_t width, T *to);                                                               \
     /* A complete tile of the result, of `rows` x `columns` elements, whose first is (row, column): tile[i * ld + j]. */ \
-    typedef void (*dg_finish_##suffix)(const void *context, int64_t batch, int64_t row, int64_t column, int64_t rows,   \
-                                       int64_t columns, T *tile, int64_t ld);                                           \
-    typedef struct dg_kernel_##suffix {                                                                                 \
-        const char *isa;                                                                                                \
-        int32_t mr, nr;                                                                                                 \
-        /* c[i * ldc + j] = (accumulate ? c[i * ldc + j] : 0) + sum over p of a[p * mr + i] * b[p * nr + j], for all i < mr, j < nr; */ \
-        /* panels are aligned to the size of an element */                                                              \
-        void (*micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, int accumulate);                            \
-        /* the same for panels that are not packed: a(i, p) = a[i * a_outer + p * a_inner], i < rows <= mr; b(p, j) = b[p * b_inner + j] */ \
+    typedef void (*dg_finish_##suffix)(const void *context, int64_t batch, int64_t row, int64_t column, int64_t rows, \
+                                       int64_t columns, T *tile, int64_t ld);                                         \
+    typedef struct dg_kernel_##suffix {                                                                               \
+        const char *isa;                                                                                              \
+        int32_t mr, nr;                                                                                               \
+        /* c[i * ldc + j] = (accumulate ? c[i * ldc + j] : 0) + sum over p of a[p * mr + i] * b[p * nr + j], of a whole tile; */ \
+        /* panels are aligned to the size of an element */                                                            \
+        void (*micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, int accumulate);                          \
+        /* the same where panels are not packed: of rows <= mr, a[i * a_outer + p * a_inner], and of b[p * b_inner + j] */ \
         void (*direct)(int64_t rows, int64_t k, const T *a, int64_t a_outer, int64_t a_inner, const T *b, int64_t b_inner, T *c, \
-                       int64_t ldc, int accumulate);                                                                    \
-        /* one row of DG_STRIPS panels of b that lie `strip` elements apart: c[s * nr + j] */                           \
-        void (*one_row)(int64_t k, const T *a, int64_t a_inner, const T *b, int64_t b_inner, int64_t strip, T *c, int accumulate); \
-        /* one row of `turned_columns` columns that are contiguous along p, b[j * b_outer + p]; or null */ \
-        void (*turned)(int64_t k, const T *a, int64_t a_inner, const T *b, int64_t b_outer, T *c, int accumulate); \
-        int64_t turned_columns; \
-    } dg_kernel_##suffix;                                                                                               \
-    const dg_kernel_##suffix *dg_kernel_of_##suffix(void); /* the best one for this processor */                        \
-    typedef struct dg_product_##suffix {                                                                                \
-        int64_t batches, m, n, k;                                                                                       \
-        dg_pack_##suffix pack_a;                                                                                        \
-        const void *a; /* what pack_a is given */                                                                       \
-        dg_pack_##suffix pack_b;                                                                                        \
-        const void *b;                                                                                                  \
-        T *c; /* c[batch * c_batch + i * ldc + j]; null: the tiles go to `finish` only.  No operand's memory. */        \
-        int64_t ldc, c_batch;                                                                                           \
-        dg_finish_##suffix finish; /* or null */                                                                        \
-        const void *context;       /* what `finish` is given */                                                         \
-        const dg_kernel_##suffix *kernel; /* null: the best one */                                                      \
-    } dg_product_##suffix;                                                                                              \
-    /* 0; DG_NO_MEMORY; DG_STOPPED because of `stop`, with a result that is not complete */                             \
+                       int64_t ldc, int accumulate);                                                                  \
+        /* one row of DG_STRIPS panels of b that lie `strip` elements apart: c[s * nr + j] */                         \
+        void (*one_row)(int64_t k, const T *a, int64_t a_inner, const T *b, int64_t b_inner, int64_t strip, T *c,     \
+                        int accumulate);                                                                              \
+        /* one row of `turned_columns` columns that are contiguous along p, b[j * b_outer + p]; or null */            \
+        void (*turned)(int64_t k, const T *a, int64_t a_inner, const T *b, int64_t b_outer, T *c, int accumulate);    \
+        int64_t turned_columns;                                                                                       \
+    } dg_kernel_##suffix;                                                                                             \
+    const dg_kernel_##suffix *dg_kernel_of_##suffix(void); /* the best one for this processor */                      \
+    typedef struct dg_product_##suffix {                                                                              \
+        int64_t batches, m, n, k;                                                                                     \
+        dg_pack_##suffix pack_a;                                                                                      \
+        const void *a; /* what pack_a is given */                                                                     \
+        dg_pack_##suffix pack_b;                                                                                      \
+        const void *b;                                                                                                \
+        T *c; /* c[batch * c_batch + i * ldc + j]; null: the tiles go to `finish` only.  No operand's memory. */      \
+        int64_t ldc, c_batch;                                                                                         \
+        dg_finish_##suffix finish; /* or null */                                                                      \
+        const void *context;       /* what `finish` is given */                                                       \
+        const dg_kernel_##suffix *kernel; /* null: the best one */                                                    \
+    } dg_product_##suffix;                                                                                            \
+    /* 0; DG_NO_MEMORY; DG_STOPPED because of `stop`, with a result that is not complete */                           \
     int dg_multiply_##suffix(const dg_runtime *rt, const dg_product_##suffix *product, dg_stop *stop);
 
 enum { DG_NO_MEMORY = 12 };

@@ -45,7 +45,8 @@ static void operand_of(PyArrayObject *array, int is_left, operand *to)
     }
 }
 
-/* what the driver reads; outer, inner: the axes that are kept and summed over, counted from the end; 0: strides of no whole elements */
+/* What the driver reads.  outer, inner: the axes that are kept and summed over, counted from the end.  0: strides of no whole
+   elements. */
 static int matrix_of(const operand *from, int element, int outer, int inner, const npy_intp *shape, int ndim, dg_matrix *matrix)
 {
     const int batch = ndim - 2, own = from->ndim - 2;
@@ -103,8 +104,8 @@ typedef struct {
     uint16_t (*round)(float value);
 } half_result;
 
-static void finish_half(const void *context, int64_t batch, int64_t row, int64_t column, int64_t rows, int64_t columns, float *tile,
-                        int64_t ld)
+static void finish_half(const void *context, int64_t batch, int64_t row, int64_t column, int64_t rows, int64_t columns,
+                        float *tile, int64_t ld)
 {
     const half_result *result = context;
     for (int64_t i = 0; i < rows; ++i)
@@ -112,7 +113,8 @@ static void finish_half(const void *context, int64_t batch, int64_t row, int64_t
             result->to[batch * result->batch + (row + i) * result->ld + column + j] = result->round(tile[i * ld + j]);
 }
 
-static int run(const dg_matrix *a, const dg_matrix *b, PyArrayObject *out, const npy_intp *shape, int ndim, int64_t k, const void *kernel)
+static int run(const dg_matrix *a, const dg_matrix *b, PyArrayObject *out, const npy_intp *shape, int ndim, int64_t k,
+               const void *kernel)
 {
     static const int32_t no_signals = 0;
     dg_stop stop = {.signals = &no_signals};
@@ -129,7 +131,8 @@ static int run(const dg_matrix *a, const dg_matrix *b, PyArrayObject *out, const
         const int is_half = a->element != DG_F32;
         const dg_product_f32 product = {.batches = batches, .m = m, .n = n, .k = k, .pack_a = dg_pack_matrix_f32, .a = a,
                                         .pack_b = dg_pack_matrix_f32, .b = b, .c = is_half ? NULL : PyArray_DATA(out), .ldc = n,
-                                        .c_batch = m * n, .finish = is_half ? finish_half : NULL, .context = &half, .kernel = kernel};
+                                        .c_batch = m * n, .finish = is_half ? finish_half : NULL, .context = &half,
+                                        .kernel = kernel};
         status = dg_multiply_f32(&dg_the_runtime, &product, &stop);
     }
     if (state)
@@ -199,7 +202,7 @@ PyObject *dg_use_own_products(PyObject *module, PyObject *value)
     Py_RETURN_NONE;
 }
 
-/* -- multiply(a, b, out) ------------------------------------------------------------------------------------------------------ */
+/* -- multiply(a, b, out) --------------------------------------------------------------------------------------------------- */
 
 PyObject *dg_multiply(PyObject *module, PyObject *args)
 {

@@ -65,18 +65,19 @@ int64_t dg_matrix_offset(const dg_matrix *matrix, int64_t batch)
 #include "pack_template.h"
 
 /* -- half types: float32 within -- */
-#define DEFINE_HALF(name, convert)                                                                                      \
-    static void pack_##name(const uint16_t *from, int64_t outer, int64_t inner, int64_t count, int64_t k, int64_t width, float *to) \
-    {                                                                                                                   \
-        if (outer == 1) {                                                                                               \
-            for (int64_t p = 0; p < k; ++p)                                                                             \
-                for (int64_t i = 0; i < count; ++i)                                                                     \
-                    to[p * width + i] = convert(from[p * inner + i]);                                                   \
-            return;                                                                                                     \
-        }                                                                                                               \
-        for (int64_t i = 0; i < count; ++i)                                                                             \
-            for (int64_t p = 0; p < k; ++p)                                                                             \
-                to[p * width + i] = convert(from[p * inner + i * outer]);                                               \
+#define DEFINE_HALF(name, convert)                                                                                    \
+    static void pack_##name(const uint16_t *from, int64_t outer, int64_t inner, int64_t count, int64_t k, int64_t width, \
+                            float *to)                                                                                \
+    {                                                                                                                 \
+        if (outer == 1) {                                                                                             \
+            for (int64_t p = 0; p < k; ++p)                                                                           \
+                for (int64_t i = 0; i < count; ++i)                                                                   \
+                    to[p * width + i] = convert(from[p * inner + i]);                                                 \
+            return;                                                                                                   \
+        }                                                                                                             \
+        for (int64_t i = 0; i < count; ++i)                                                                           \
+            for (int64_t p = 0; p < k; ++p)                                                                           \
+                to[p * width + i] = convert(from[p * inner + i * outer]);                                             \
     }
 DEFINE_HALF(float16, dg_of_float16)
 DEFINE_HALF(bfloat16, dg_of_bfloat16)

@@ -67,9 +67,9 @@ static void NAME(pack)(const T *from, int64_t outer, int64_t inner, int64_t coun
 {
     if (count == width && outer == 1)
         switch (width) {
-#define CASE(n)                                                                                                         \
-    case n:                                                                                                             \
-        NAME(copy_rows)(from, inner, k, n, to);                                                                         \
+#define CASE(n)                                                                                                       \
+    case n:                                                                                                           \
+        NAME(copy_rows)(from, inner, k, n, to);                                                                       \
         return;
             CASE(4) CASE(6) CASE(8) CASE(12) CASE(16) CASE(32)
 #undef CASE

@@ -36,8 +36,9 @@ SQUARE_FUNCTION() square2_f64(const double *from, int64_t outer, int64_t width, 
 typedef float vector8f __attribute__((vector_size(32), aligned(4), may_alias));
 SQUARE_FUNCTION(DG_AVX2) four_columns_f32(const float *from, int64_t outer, int64_t width, float *to)
 {
-#define ROW(i)                                                                                                          \
-    __builtin_shufflevector(*(const vector4f *)(from + i * outer), *(const vector4f *)(from + (i + 4) * outer), 0, 1, 2, 3, 4, 5, 6, 7)
+#define ROW(i)                                                                                                        \
+    __builtin_shufflevector(*(const vector4f *)(from + i * outer), *(const vector4f *)(from + (i + 4) * outer), 0, 1, 2, 3, 4, \
+                            5, 6, 7)
     const vector8f a = ROW(0), b = ROW(1), c = ROW(2), d = ROW(3);
 #undef ROW
     const vector8f ab = __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13);
@@ -59,7 +60,8 @@ typedef double vector4d __attribute__((vector_size(32), aligned(8), may_alias));
 SQUARE_FUNCTION(DG_AVX2) two_columns_f64(const double *from, int64_t outer, int64_t width, double *to)
 {
     const vector4d ac = __builtin_shufflevector(*(const vector2d *)from, *(const vector2d *)(from + 2 * outer), 0, 1, 2, 3);
-    const vector4d bd = __builtin_shufflevector(*(const vector2d *)(from + outer), *(const vector2d *)(from + 3 * outer), 0, 1, 2, 3);
+    const vector4d bd = __builtin_shufflevector(*(const vector2d *)(from + outer), *(const vector2d *)(from + 3 * outer), 0, 1,
+                                                2, 3);
     *(vector4d *)to = __builtin_shufflevector(ac, bd, 0, 4, 2, 6);
     *(vector4d *)(to + width) = __builtin_shufflevector(ac, bd, 1, 5, 3, 7);
 }
