@@ -222,7 +222,7 @@ static const void *pack(job *j, const void *matrix, int64_t rows, int64_t column
     return to;
 }
 
-/* Chunks of rows run beside each other; each reads all weights in each step, so a chunk is as large as the threads allow, and there
+/* Chunks of rows run beside each other; each reads all weights in each step, so a chunk is as large as the threads allow; there
    are two for each thread where there are many rows. */
 static int run(call *c, const void *weights, const void *projection, int is_backward)
 {

@@ -25,7 +25,7 @@ typedef struct dg_layer {
     const void *projection;  /* packed, or null */
     void *out;               /* (rows, outputs) */
     void *cells;             /* LSTM: (rows, hidden) */
-    void *gates;             /* LSTM: (rows, columns), may be `x` itself; GRU: (rows, 4 * hidden), at last the state's part in "new" */
+    void *gates;             /* LSTM: (rows, columns), may be `x`; GRU: (rows, 4 * hidden), at last the state's part in "new" */
     /* backward */
     const void *grad_out, *grad_cells; /* or null */
     void *grad_x;            /* (rows, columns) */
