@@ -143,7 +143,8 @@ static int result(call *c, npy_intp batch, npy_intp columns, void **data)
         shape[c->n_lead] = columns;
         ndim = c->n_lead + 1;
     }
-    PyObject *given = PyTuple_Check(c->given) && c->n_results < PyTuple_GET_SIZE(c->given) ? PyTuple_GET_ITEM(c->given, c->n_results) : NULL;
+    int is_given = PyTuple_Check(c->given) && c->n_results < PyTuple_GET_SIZE(c->given);
+    PyObject *given = is_given ? PyTuple_GET_ITEM(c->given, c->n_results) : NULL;
     if (given && is_room(c, given, ndim, shape))
         Py_INCREF(given);
     else {
@@ -221,8 +222,8 @@ static const void *pack(job *j, const void *matrix, int64_t rows, int64_t column
     return to;
 }
 
-/* Chunks of rows run beside each other; each reads all weights in each step, so a chunk is as large as the threads allow, and two for
-   each where there are many rows. */
+/* Chunks of rows run beside each other; each reads all weights in each step, so a chunk is as large as the threads allow; there
+   are two for each thread where there are many rows. */
 static int run(call *c, const void *weights, const void *projection, int is_backward)
 {
     static const int32_t no_signals = 0;
@@ -279,9 +280,10 @@ PyObject *dg_recurrent_forward(PyObject *module, PyObject *args, PyObject *kwarg
     const void *w, *p;
     call c = {.who = "recurrent_forward", .given = Py_None};
     dg_layer *l = &c.layer;
-    static char *names[] = {"kind", "reverse", "x", "h0", "c0", "weights", "bias", "bias_of_state", "projection", "counts", "out", NULL};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "spOOOOOOOO|O:recurrent_forward", names, &kind, &l->reverse, &x, &h0, &c0, &weights,
-                                     &bias, &of_state, &projection, &counts, &c.given))
+    static char *names[] = {"kind", "reverse", "x", "h0", "c0", "weights", "bias", "bias_of_state", "projection", "counts", "out",
+                            NULL};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "spOOOOOOOO|O:recurrent_forward", names, &kind, &l->reverse, &x, &h0, &c0,
+                                     &weights, &bias, &of_state, &projection, &counts, &c.given))
         return NULL;
     int status = -1;
     if (set_kind(&c, kind) < 0 || set_steps(&c, x, counts) < 0 || set_sizes(&c, weights, projection, &w, &p) < 0)
@@ -309,8 +311,8 @@ PyObject *dg_recurrent_backward(PyObject *module, PyObject *args, PyObject *kwar
     dg_layer *l = &c.layer;
     static char *names[] = {"kind", "reverse", "grad_outputs", "grad_cells", "outputs", "cells", "gates", "h0", "c0", "weights",
                             "projection", "counts", "out", NULL};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "spOOOOOOOOOO|O:recurrent_backward", names, &kind, &l->reverse, &grad_out, &grad_cells,
-                                     &out, &cells, &gates, &h0, &c0, &weights, &projection, &counts, &c.given))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "spOOOOOOOOOO|O:recurrent_backward", names, &kind, &l->reverse, &grad_out,
+                                     &grad_cells, &out, &cells, &gates, &h0, &c0, &weights, &projection, &counts, &c.given))
         return NULL;
     int status = -1;
     if (set_kind(&c, kind) < 0 || set_steps(&c, out, counts) < 0 || set_sizes(&c, weights, projection, &w, &p) < 0)
@@ -355,7 +357,8 @@ PyObject *dg_recurrent_before(PyObject *module, PyObject *args)
     if (set_steps(&c, out, counts) < 0)
         return finish(&c, status);
     npy_intp n = PyArray_DIM((PyArrayObject *)out, c.n_lead);
-    if (read_rows(&c, out, "out", n, &shown) < 0 || read_matrix(&c, h0, "h0", l->batch, n, &l->h0) < 0 || result(&c, -1, n, &to) < 0)
+    if (read_rows(&c, out, "out", n, &shown) < 0 || read_matrix(&c, h0, "h0", l->batch, n, &l->h0) < 0 ||
+        result(&c, -1, n, &to) < 0)
         return finish(&c, status);
     size_t size = (size_t)n * (size_t)PyDataType_ELSIZE(c.descr);
     for (int64_t step = 0; step < l->steps; ++step) {
@@ -458,8 +461,8 @@ PyObject *dg_recurrent_cell_backward(PyObject *module, PyObject *args, PyObject 
     call c = {.who = "recurrent_cell_backward", .given = Py_None};
     dg_cell cell = {0};
     static char *names[] = {"kind", "grad_h", "grad_c", "cells", "gates", "before", "out", NULL};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sOOOOO|O:recurrent_cell_backward", names, &kind, &grad_h, &grad_c, &cells, &gates,
-                                     &before, &c.given))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sOOOOO|O:recurrent_cell_backward", names, &kind, &grad_h, &grad_c, &cells,
+                                     &gates, &before, &c.given))
         return NULL;
     int status = -1;
     if (set_cell(&c, kind, &cell, before) < 0 || read_matrix(&c, grad_h, "grad_h", cell.batch, cell.hidden, &cell.grad_h) < 0 ||

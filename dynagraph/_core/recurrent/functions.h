@@ -1,10 +1,11 @@
-/* sigmoid and tanh.  Those of float are written so that compilers make vectors of them; within 2.5 and 1.5 units of the last place. */
+/* sigmoid and tanh.  Those of float are written so that compilers make vectors of them; they are within 2.5 and 1.5 units of the
+   last place. */
 #include <math.h>
 #include <stdint.h>
 
 static inline __attribute__((always_inline)) float exp_f32(float x)
 {
-    /* 2^n e^r with |r| <= ln(2) / 2; the polynomial is Taylor's with its last coefficients fitted to that range (S. Moshier, Cephes) */
+    /* 2^n e^r with |r| <= ln(2) / 2; the polynomial is Taylor's, with coefficients fitted to that range (S. Moshier, Cephes) */
     x = x > 88.0f ? 88.0f : x;
     x = x < -87.0f ? -87.0f : x;
     union { float value; uint32_t bits; } power = {x * 0x1.715476p+0f + 0x1.8p23f}; /* n stands in the last bits */

@@ -25,7 +25,7 @@ typedef struct dg_layer {
     const void *projection;  /* packed, or null */
     void *out;               /* (rows, outputs) */
     void *cells;             /* LSTM: (rows, hidden) */
-    void *gates;             /* LSTM: (rows, columns), may be `x` itself; GRU: (rows, 4 * hidden), the last of which the state's part in "new" */
+    void *gates;             /* LSTM: (rows, columns), may be `x`; GRU: (rows, 4 * hidden), at last the state's part in "new" */
     /* backward */
     const void *grad_out, *grad_cells; /* or null */
     void *grad_x;            /* (rows, columns) */
@@ -52,8 +52,8 @@ typedef struct dg_recurrent_code {
     int64_t (*scratch)(const dg_layer *layer, int64_t rows);
     void (*forward)(const dg_layer *layer, int64_t lo, int64_t hi, void *scratch);
     void (*backward)(const dg_layer *layer, int64_t lo, int64_t hi, void *scratch);
-    /* panels of `width` columns of a matrix (k, n), whose element (p, j) is from[p * inner + j * outer]: to[panel][p][column], zeros
-       behind the last column; the panels from lo to hi */
+    /* panels of `width` columns of a matrix (k, n), whose element (p, j) is from[p * inner + j * outer]: to[panel][p][column],
+       zeros behind the last column; the panels from lo to hi */
     void (*pack)(const void *from, int64_t k, int64_t n, int64_t inner, int64_t outer, int64_t lo, int64_t hi, void *to);
     void (*cell)(const dg_cell *cell, int64_t lo, int64_t hi, void *zeros); /* `zeros`: a row of them */
     void (*cell_back)(const dg_cell *cell, int64_t lo, int64_t hi, void *zeros);

@@ -4,8 +4,8 @@
      ISA         the instruction set, a name
      BYTES       the size of a vector
 
-   The products of a step are of few rows by a matrix that all steps share: it is packed once, and a tile of the result, of up to six
-   rows by two vectors, is summed up in registers. */
+   The products of a step are of few rows by a matrix that all steps share: it is packed once, and a tile of the result, of up to
+   six rows by two vectors, is summed up in registers.  (The kernels of ../products compute all rows of a tile, wanted or not.) */
 #define JOIN_(a, b, c) a##_##b##_##c
 #define JOIN(a, b, c) JOIN_(a, b, c)
 #define NAME(what) JOIN(what, SUFFIX, ISA)
@@ -22,21 +22,21 @@ enum { NAME(LANES) = BYTES / sizeof(T), NAME(WIDTH) = 2 * NAME(LANES), NAME(BLOC
 
 /* c[i][j] += sum over p of a[i][p] * b[p][j] for ROWS rows and WIDTH columns */
 #define DECLARE(i) V low##i = *(const V *)(c + i * ldc), high##i = *(const V *)(c + i * ldc + LANES);
-#define STEP(i)                                                                                                                   \
-    low##i += a[i * lda + p] * low;                                                                                               \
+#define STEP(i)                                                                                                       \
+    low##i += a[i * lda + p] * low;                                                                                   \
     high##i += a[i * lda + p] * high;
-#define PUT(i)                                                                                                                    \
-    *(V *)(c + i * ldc) = low##i;                                                                                                 \
+#define PUT(i)                                                                                                        \
+    *(V *)(c + i * ldc) = low##i;                                                                                     \
     *(V *)(c + i * ldc + LANES) = high##i;
-#define TILE(name, ROWS)                                                                                                          \
-    static void NAME(name)(int64_t k, const T *a, int64_t lda, const T *b, T *c, int64_t ldc)                                     \
-    {                                                                                                                             \
-        ROWS(DECLARE)                                                                                                             \
-        for (int64_t p = 0; p < k; ++p, b += WIDTH) {                                                                             \
-            const V low = *(const V *)b, high = *(const V *)(b + LANES);                                                          \
-            ROWS(STEP)                                                                                                            \
-        }                                                                                                                         \
-        ROWS(PUT)                                                                                                                 \
+#define TILE(name, ROWS)                                                                                              \
+    static void NAME(name)(int64_t k, const T *a, int64_t lda, const T *b, T *c, int64_t ldc)                         \
+    {                                                                                                                 \
+        ROWS(DECLARE)                                                                                                 \
+        for (int64_t p = 0; p < k; ++p, b += WIDTH) {                                                                 \
+            const V low = *(const V *)b, high = *(const V *)(b + LANES);                                              \
+            ROWS(STEP)                                                                                                \
+        }                                                                                                             \
+        ROWS(PUT)                                                                                                     \
     }
 #define ROWS1(X) X(0)
 #define ROWS2(X) ROWS1(X) X(1)
@@ -265,7 +265,8 @@ static void NAME(add_row)(int64_t n, const T *given, T *to)
 }
 
 /* what a row of the batch had of a state before a step */
-static const T *NAME(before)(const dg_layer *l, int64_t step, int64_t row, const T *states, const T *initial, int64_t n, const T *zeros)
+static const T *NAME(before)(const dg_layer *l, int64_t step, int64_t row, const T *states, const T *initial, int64_t n,
+                             const T *zeros)
 {
     const int64_t earlier = l->reverse ? step + 1 : step - 1;
     if (earlier >= 0 && earlier < l->steps && row < l->counts[earlier])
@@ -285,8 +286,8 @@ static void NAME(backward_row)(const dg_layer *l, int64_t step, int64_t in_batch
         if (l->projection)
             NAME(show_row)(n, (const T *)l->gates + row * l->columns, (const T *)l->cells + row * n, (T *)l->shown + row * n);
     } else if (l->kind == DG_GRU)
-        NAME(gru_row_back)(n, (const T *)l->gates + row * 4 * n, NAME(before)(l, step, in_batch, l->out, l->h0, n, zeros), h, grad_x,
-                           (T *)l->grad_of_state + row * l->columns);
+        NAME(gru_row_back)(n, (const T *)l->gates + row * 4 * n, NAME(before)(l, step, in_batch, l->out, l->h0, n, zeros), h,
+                           grad_x, (T *)l->grad_of_state + row * l->columns);
     else
         NAME(plain_row_back)(l->kind == DG_RELU, n, grad, (const T *)l->out + row * n, grad_x);
 }
@@ -308,8 +309,10 @@ static void NAME(backward)(const dg_layer *l, int64_t lo, int64_t hi, void *scra
             memset(shown, 0, (size_t)(m * wide) * sizeof(T));
             NAME(add_product)(m, n, outputs, h, width, l->projection, shown);
         }
-        for (int64_t i = 0; i < m; ++i)
-            NAME(backward_row)(l, step, lo + i, l->projection ? shown + i * wide : h + i * width, h + i * width, c + i * n, zeros);
+        for (int64_t i = 0; i < m; ++i) {
+            const T *grad = l->projection ? shown + i * wide : h + i * width;
+            NAME(backward_row)(l, step, lo + i, grad, h + i * width, c + i * n, zeros);
+        }
         if (l->kind != DG_GRU)
             memset(h, 0, (size_t)(m * width) * sizeof(T));
         const T *by_state = l->kind == DG_GRU ? l->grad_of_state : l->grad_x;
@@ -327,7 +330,8 @@ static void NAME(cell)(const dg_cell *l, int64_t lo, int64_t hi, void *zeros)
 {
     const int64_t n = l->hidden, columns = l->columns;
     for (int64_t i = lo; i < hi; ++i) {
-        const T *x = (const T *)l->x + i * columns, *z = (const T *)l->of_state + i * columns, *before = (const T *)l->before + i * n;
+        const T *x = (const T *)l->x + i * columns, *z = (const T *)l->of_state + i * columns;
+        const T *before = (const T *)l->before + i * n;
         T *h = (T *)l->h + i * n, *gates = (T *)l->gates + i * 4 * n, *cells = (T *)l->cells + i * n;
         memcpy(l->kind == DG_LSTM ? cells : h, before, (size_t)n * sizeof(T));
         if (l->kind == DG_LSTM)
@@ -343,7 +347,8 @@ static void NAME(cell_back)(const dg_cell *l, int64_t lo, int64_t hi, void *zero
     const size_t size = (size_t)n * sizeof(T);
     for (int64_t i = lo; i < hi; ++i) {
         const T *gates = (const T *)l->gates + i * 4 * n, *before = (const T *)l->before + i * n;
-        const T *grad_h = l->grad_h ? (const T *)l->grad_h + i * n : zeros, *grad_c = l->grad_c ? (const T *)l->grad_c + i * n : zeros;
+        const T *grad_h = l->grad_h ? (const T *)l->grad_h + i * n : zeros;
+        const T *grad_c = l->grad_c ? (const T *)l->grad_c + i * n : zeros;
         T *grad_x = (T *)l->grad_x + i * columns, *grad_before = (T *)l->grad_before + i * n;
         memcpy(grad_before, l->kind == DG_LSTM ? grad_c : grad_h, size);
         if (l->kind == DG_LSTM)

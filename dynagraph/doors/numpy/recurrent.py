@@ -19,7 +19,9 @@ from dynagraph.ir.graph import Node
 from dynagraph.ir.shapes import Shape
 
 
-def _called(b: Builder, function: Callable[..., Any], args: tuple[Any, ...], shapes: Sequence[Shape], takes_out: bool = True) -> Any:
+def _called(
+    b: Builder, function: Callable[..., Any], args: tuple[Any, ...], shapes: Sequence[Shape], takes_out: bool = True
+) -> Any:
     """Nodes for the results: all have the dtype of the arrays of floats."""
     operands = [value for value in args if isinstance(value, Node)]
     slots = iter(range(len(operands)))
