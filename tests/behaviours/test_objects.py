@@ -8,6 +8,7 @@ import functools
 import itertools
 import numbers
 import operator
+import threading
 import types
 import typing
 import weakref
@@ -1447,6 +1448,19 @@ def a_tuple_subclass():
         return a + b, fresh, fresh + (1,)
 
     return f, lambda: (four(), Pair(four(), 2))
+
+
+@behaviour("1")
+def attributes_of_thread_locals():
+    class Local(threading.local):
+        pass
+
+    def f(x, local):
+        local.seen = x * 2
+        local.count = 3
+        return x + 1
+
+    return f, lambda: (four(), Local())
 
 
 @behaviour("1")

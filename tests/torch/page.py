@@ -167,6 +167,11 @@ matrix products.
   `rand`, `randn`, `randint`, `randperm` and what is made of them.
 - **Last bits.** Sums and matrix products are NumPy's, whose order of additions is another one than PyTorch's. Halves are computed
   in float32 and rounded once.
+- **Autocast** is there for "cpu" and "cuda", by PyTorch's lists of operators. Gradients take no notice of a region that
+  `backward()` is called in. A compiled function casts a weight once in each region that it begins itself; in one that began outside
+  it casts where it computes.
+- **Distributions** draw gamma, beta and Dirichlet numbers by other steps than PyTorch, and their gradients are exact to some ten
+  places.
 - **TorchScript** is not there: `torch.jit.script` and the decorators around it give their function back, `torch.jit.trace` and
   `save` are refused.
 - **Other libraries.** `torch.backends` answers that cuDNN, MKL, oneDNN and Apple's GPUs are not used; its flags are kept and change

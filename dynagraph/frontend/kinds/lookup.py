@@ -436,7 +436,13 @@ def put(frame: Frame, value: Instance, name: str, new: Value) -> None:
     value.fields[name] = new
     if value.source is not None:
         frame.ex.writes(value)
-        frame.ex.effect(object.__setattr__, value, Const(name), new)  # hooks were followed already
+        frame.ex.effect(_setter_in_c(value.kind), value, Const(name), new)  # hooks in Python were followed already
+
+
+def _setter_in_c(kind: type) -> Any:
+    """What sets attributes of instances below all hooks: `object.__setattr__`, but for classes of C's such as thread-locals."""
+    methods = (base.__dict__.get("__setattr__") for base in kind.__mro__)
+    return next(m for m in methods if isinstance(m, types.WrapperDescriptorType))
 
 
 def delete_from_instance(frame: Frame, value: Instance, name: str) -> None:

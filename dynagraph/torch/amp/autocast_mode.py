@@ -159,6 +159,13 @@ class autocast:
         return autocast_decorator(self, func)
 
 
+def regions_now() -> tuple[autocast, autocast]:
+    """Contexts that make the regions which are on now, when something is computed again."""
+    cache = mode.autocast_cache
+    cpu = autocast("cpu", get_autocast_dtype("cpu"), mode.autocast_cpu, cache)
+    return cpu, autocast("cuda", get_autocast_dtype("cuda"), mode.autocast_cuda, cache)
+
+
 def _can_be_enabled(device_type: str, dtype: DType) -> bool:
     """Whether a region can be on; a warning says why not."""
     if device_type == "cuda":
@@ -246,4 +253,4 @@ def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Ca
     return decorate_bwd
 
 
-__all__ = ["autocast", "autocast_decorator", "custom_bwd", "custom_fwd", "is_autocast_available"]
+__all__ = ["autocast", "autocast_decorator", "custom_bwd", "custom_fwd", "is_autocast_available", "regions_now"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.torch.amp.autocast_mode import regions_now
 from dynagraph.torch.autograd import backward
 from dynagraph.torch.autograd.function import Function
 from dynagraph.torch.autograd.graph import saved_tensors_hooks
@@ -126,7 +127,7 @@ class CheckpointFunction(Function):
     def forward(ctx: Any, run_function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
         check_backward_validity(args)
         ctx.run_function = run_function
-        ctx.random = _random_state() if preserve_rng_state else None
+        ctx.random, ctx.regions = _random_state() if preserve_rng_state else None, regions_now()
         ctx.inputs = [None if isinstance(x, Tensor) else x for x in args]
         ctx.places = [k for k, x in enumerate(args) if isinstance(x, Tensor)]
         ctx.save_for_backward(*(args[k] for k in ctx.places))
@@ -144,7 +145,7 @@ class CheckpointFunction(Function):
         for k, tensor in zip(ctx.places, ctx.saved_tensors):
             inputs[k] = tensor
         given = detach_variable(tuple(inputs))
-        with _random_as(ctx.random), enable_grad():
+        with _random_as(ctx.random), ctx.regions[0], ctx.regions[1], enable_grad():
             outputs = ctx.run_function(*given)
         several = outputs if isinstance(outputs, tuple) else (outputs,)
         pairs = [(x, g) for x, g in zip(several, args) if isinstance(x, Tensor) and x.requires_grad]
@@ -189,6 +190,7 @@ class _Frame:
 
     def __init__(self, fn: Callable[..., Any], kwargs: dict[str, Any], random: Any, context: Any, early_stop: bool, check: str):
         self.fn, self.kwargs, self.random, self.context = fn, kwargs, random, context
+        self.regions = regions_now()
         self.early_stop, self.check = early_stop, check
         self.holders: list[weakref.ref[_Holder]] = []
         self.about: list[dict[str, Any]] = []
@@ -240,7 +242,8 @@ class _Frame:
             return tensor.detach()
 
         try:
-            with _random_as(self.random), self.context, saved_tensors_hooks(pack, lambda x: x), enable_grad():
+            cpu, cuda = self.regions
+            with _random_as(self.random), cpu, cuda, self.context, saved_tensors_hooks(pack, lambda x: x), enable_grad():
                 self.fn(*inputs[1:], **self.kwargs)
         except _Stop:
             pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -201,6 +202,21 @@ def customs(torch: Any, x: Any) -> Any:
     return product.dtype, doubled.dtype, outside.dtype, [str(s) for s in seen], leaf.grad
 
 
+def computed_again(torch: Any, x: Any, reentrant: bool) -> Any:
+    """What a checkpoint computes again outside of the region is computed as it was within."""
+    checkpoint = importlib.import_module(f"{torch.__name__}.utils.checkpoint").checkpoint
+    leaf, seen = x.detach().float().requires_grad_(), []
+
+    def block(y: Any) -> Any:
+        seen.append(torch.is_autocast_enabled("cpu"))
+        return torch.tanh(y @ y)
+
+    with torch.autocast("cpu"):
+        y = checkpoint(block, leaf, use_reentrant=reentrant)
+    y.float().sum().backward()
+    return y.dtype, seen, torch.is_autocast_enabled("cpu"), leaf.grad
+
+
 class Descent:
     """An optimizer: what a scaler asks of it."""
 
@@ -309,6 +325,10 @@ CASES: list[Case] = [
     program("a weight used again", lambda torch, w: weights(torch, w, True), T(3, 3), _dtypes=""),
     program("a weight used again, without cache", lambda torch, w: weights(torch, w, False), T(3, 3), _dtypes=""),
     program("custom_fwd and custom_bwd", customs, T(3, 3), _dtypes=""),
+    *(
+        program(f"computed again, {which}", lambda torch, x, which=which: computed_again(torch, x, which), T(3, 3), _dtypes="")
+        for which in (False, True)
+    ),
     program("training", training, T(4, 3), T(3, 3), _dtypes=""),
     *(wrong(name, misused(how)) for name, how in MISUSES.items()),
 ]
