@@ -130,7 +130,7 @@ def _pattern(
     given = tuple(tensors[a.number] if isinstance(a, Operand) else a for a in arguments)
     try:
         sizes: Any = ({0: Dim.AUTO}, *(None for _ in (*given[1:], *keywords))) if any_batch else None
-        graph = prepared(export(function, given, dict(keywords), dynamic_shapes=sizes).graph)
+        graph = prepared(export(function, given, dict(keywords), sizes).graph)
     except DynagraphError:
         return None
     return graph if graph.outputs[0].kind == "call_function" else None
