@@ -370,10 +370,10 @@ def _linear(node: Node) -> Match | None:
     product, bias = node.args[0], []
     if product.is_op("add"):
         bias = [a for a in product.args if a.ndim == 1]
-        product = next((a for a in product.args if a.is_op("matmul")), product)
+        product = next((a for a in product.args if a.is_op("matmul", "own_matmul")), product)
         if len(bias) != 1:
             return None
-    if not product.is_op("matmul") or not product.args[0].is_op("reshape"):
+    if not product.is_op("matmul", "own_matmul") or not product.args[0].is_op("reshape"):
         return None
     rows, matrix = product.args
     (x,) = rows.args
