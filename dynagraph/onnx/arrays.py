@@ -421,7 +421,8 @@ def _heads(w: Writer, name: str, node: Node, heads: Dim) -> str:
 
 ORDERS = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "tanh": (0,), "relu": (0,)}  # ONNX's gates among ours
 RECURRENT: dict[str, tuple[str, dict[str, Any]]] = {
-    "lstm": ("LSTM", {}), "gru": ("GRU", {"linear_before_reset": 1}), "tanh": ("RNN", {}), "relu": ("RNN", {"activations": ["Relu"]}),
+    "lstm": ("LSTM", {}), "gru": ("GRU", {"linear_before_reset": 1}), "tanh": ("RNN", {}),
+    "relu": ("RNN", {"activations": ["Relu"]}),
 }  # fmt: skip
 
 
