@@ -40,6 +40,7 @@ from dynagraph.autodiff.transforms import (
 )
 from dynagraph.cuda.memory import pinned_empty
 from dynagraph.cuda.transfers import to_device
+from dynagraph.dims import Dim
 from dynagraph.driver import loading
 from dynagraph.errors import (
     BackendError,
@@ -55,25 +56,22 @@ from dynagraph.errors import (
     KernelError,
     ShapeError,
 )
+from dynagraph.exports import export, load_exported
 
 __version__ = "0.1.0"
 
 loading.remember_modules()
 
-# What needs the compiler, by the module that has it: imported when somebody asks for it
-_LATER = {
-    **dict.fromkeys(("Dim", "ExportedProgram", "export", "load_exported"), "dynagraph.exporting"),
-    "onnx": "dynagraph",
-}
+# what needs the compiler is imported when somebody asks for it, by the module that has it
+_LATER = {"ExportedProgram": "dynagraph.exporting", "onnx": "dynagraph.onnx"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'dynagraph' has no attribute {name!r}", name=name)
     loading.compiler()
-    if _LATER[name] == "dynagraph":
-        return _import_module(f"dynagraph.{name}")
-    return getattr(_import_module(_LATER[name]), name)
+    module = _import_module(_LATER[name])
+    return module if module.__name__ == f"{__name__}.{name}" else getattr(module, name)
 
 
 def __dir__() -> list[str]:
@@ -91,7 +89,6 @@ __all__ = [
     "DynagraphError",
     "Explanation",
     "ExportError",
-    "ExportedProgram",
     "GradientError",
     "GraphError",
     "KernelError",
@@ -117,7 +114,6 @@ __all__ = [
     "jvp",
     "load_exported",
     "mark_dynamic",
-    "onnx",
     "pinned_empty",
     "reset",
     "stance",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dynagraph.dims import Dim, dims
 from dynagraph.exporting.capturing import export
-from dynagraph.exporting.dims import Dim, dims
 from dynagraph.exporting.files import load as load_exported
 from dynagraph.exporting.files import save as save_exported
 from dynagraph.exporting.program import ExportedModule, ExportedProgram

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from dynagraph._core._dispatch import CompiledFunction
+from dynagraph.dims import MOST, Derived, Dim, DimHint, Size, sizes_of
 from dynagraph.errors import ExportError
 from dynagraph.exporting.calls import traced
-from dynagraph.exporting.dims import MOST, Derived, Dim, DimHint, Size, sizes_of
 from dynagraph.exporting.examples import Leaf, example_of, hints_of, root_of, size_at
 from dynagraph.exporting.ones import with_ones
 from dynagraph.exporting.program import ExportedProgram, InputSpec
@@ -38,25 +38,9 @@ RECORDED = ("_grad_fn", "_requires_grad", "_output_nr", "_attr_version")  # of t
 
 
 def export(
-    model: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, *, dynamic_shapes: Any = None, strict: bool = True
+    model: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, dynamic_shapes: Any = None
 ) -> ExportedProgram:
-    """Capture one call as a program that runs without the function: ``export(f, (x, y)).save("f.dgx")``.
-
-    model: a function of arrays or tensors, or an nn.Module, whose parameters and buffers become inputs by their names.
-    args, kwargs: what it is called with; their sizes, dtypes and numbers are what the program takes.
-    dynamic_shapes: which sizes may change, as in torch.export: a dict by parameter or a sequence, with a dict by axis in place of
-    each array, whose values are `Dim`, ``Dim.AUTO``, ``Dim.DYNAMIC`` or None.
-    strict: taken for PyTorch's sake; every export captures bytecode.
-
-    Arrays that the function reads from elsewhere are constants of the program.  Arrays that it writes to, buffers of a module too,
-    are written to by calls of the program.  Raises ExportError where the call cannot be captured whole, with line and cure; where
-    it draws random numbers, or changes other objects of the caller's; and where a named size turns out to be fixed.
-
-    >>> import numpy as np, dynagraph as dg
-    >>> program = dg.export(lambda x: np.tanh(x) + 1, (np.zeros((4, 3)),), dynamic_shapes={"x": {0: dg.Dim("batch")}})
-    >>> program(np.zeros((7, 3))).shape, program.range_constraints
-    ((7, 3), {'batch': (2, 2147483647)})
-    """
+    """What `dynagraph.export` gives."""
     if not isinstance(args, tuple):
         raise ExportError(f"export: args must be a tuple of the call's arguments, got {type(args).__name__}; write (x,)")
     asked = _Export(model, args, dict(kwargs or {}), dynamic_shapes)

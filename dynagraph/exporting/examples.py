@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.dims import Derived, Dim, Size
 from dynagraph.errors import ExportError
-from dynagraph.exporting.dims import Derived, Dim, Size
 from dynagraph.exporting.trees import TENSOR, array_of, kind_of
 from dynagraph.frontend.guards.profile import SMALLEST
 

@@ -417,6 +417,65 @@ def _heads(w: Writer, name: str, node: Node, heads: Dim) -> str:
     return w.reshape(spread, None, (*batch, heads, rows, columns))
 
 
+# -- recurrent layers: gates in ONNX's order, and one direction --------------------------------------------------------------------
+
+ORDERS = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "tanh": (0,), "relu": (0,)}  # ONNX's gates among ours
+RECURRENT: dict[str, tuple[str, dict[str, Any]]] = {
+    "lstm": ("LSTM", {}), "gru": ("GRU", {"linear_before_reset": 1}), "tanh": ("RNN", {}),
+    "relu": ("RNN", {"activations": ["Relu"]}),
+}  # fmt: skip
+
+
+@called("recurrent_forward")
+def _recurrent_forward(
+    w: Writer, node: Node, kind: str, reverse: bool, gates: str, h0: str, c0: Any, weights: str, bias: Any, bias_of_state: Any,
+    projection: Any, counts: Any, room: Any = None,
+) -> str:  # fmt: skip
+    """The operator multiplies the inputs itself: they are what the gates' part is a product of."""
+    if projection is not None or counts is not None or node.attrs["result"] > (kind == "lstm"):
+        raise NoOperator("a recurrent layer with a projection, of packed sequences, or whose gates are wanted")
+    places = [a.position for a in node.attrs["call"].args if isinstance(a, Slot)]
+    product = _factors(node.args[places[0]])
+    if product is None:
+        raise NoOperator("a recurrent layer of gates that are no product")
+    x, matrix = (w.values[factor] for factor in product)
+    key = (kind, reverse, x, matrix, h0, c0, weights, bias, bias_of_state)
+    if key not in w.made:
+        operator, more = RECURRENT[kind]
+        biases = "" if bias is None else w.unsqueeze(
+            w.op("Concat", _in_order(w, bias, kind), _in_order(w, bias_of_state, kind), axis=0), 0
+        )  # fmt: skip
+        inputs = [x, *(w.unsqueeze(_in_order(w, m, kind), 0) for m in (w.transpose(matrix, (1, 0)), weights)), biases, ""]
+        inputs += [w.unsqueeze(state, 0) for state in (h0, c0) if state is not None]
+        about = {"hidden_size": int(node.shape[2]), "direction": "reverse" if reverse else "forward"}
+        w.made[key] = w.ops(operator, *inputs, outputs=3 if kind == "lstm" else 2, **about, **more)
+    if node.attrs["result"] == 0:
+        return w.op("Squeeze", w.made[key][0], w.ints(1))
+    last = 0 if reverse else node.shape[0] - 1
+    if not all(u.is_op("slice") and same_dim(u.attrs["starts"][0], last) and same_dim(u.shape[0], 1) for u in node.users):
+        raise NoOperator("the cells of all steps of an LSTM")
+    return w.expand(w.made[key][2], node.shape)  # of which the last ones are taken
+
+
+def _in_order(w: Writer, value: str, kind: str) -> str:
+    """Rows of gates in ONNX's order."""
+    order = ORDERS[kind]
+    if len(order) == 1:
+        return value
+    parts = w.ops("Split", value, outputs=len(order), axis=0, num_outputs=len(order))
+    return w.op("Concat", *(parts[k] for k in order), axis=0)
+
+
+def _factors(gates: Node) -> tuple[Node, Node] | None:
+    """The inputs (steps, batch, columns) and the matrix that they are multiplied with."""
+    product = gates.args[0] if gates.is_op("reshape") else gates
+    if not product.is_op("matmul", "own_matmul"):
+        return None
+    rows, matrix = product.args
+    x = rows.args[0] if rows.is_op("reshape") and rows.ndim == 2 else rows
+    return (x, matrix) if x.ndim == 3 and matrix.ndim == 2 else None
+
+
 # -- convolutions -----------------------------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ ROWS |= {
     "power": "Pow", "sqrt": "Sqrt", "exp": "Exp", "log": "Log", "sin": "Sin", "cos": "Cos", "tan": "Tan", "arcsin": "Asin",
     "arccos": "Acos", "arctan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "tanh": "Tanh", "arcsinh": "Asinh", "arccosh": "Acosh",
     "arctanh": "Atanh", "erf": "Erf", "negative": "Neg", "isnan": "IsNaN", "isinf": "IsInf", "where": "Where", "matmul": "MatMul",
+    "own_matmul": "MatMul",
     "logical_and": "And", "logical_or": "Or", "logical_xor": "Xor", "logical_not": "Not", "power_int": "Pow", "subtract": "Sub",
     "divide": "Div", "sign": "Sign",
 }  # fmt: skip

@@ -109,12 +109,13 @@ class _Exporter:
         w = Writer(self.onnx, self.opset, places)
         for name in (*names, *self.output_names):
             w.name(name)
-        values = dict(zip(graph.placeholders, names))
+        values = w.values = dict(zip(graph.placeholders, names))
         constants = {names[k]: program.state[spec.target] for k, spec in enumerate(program.inputs) if spec.role != "input"}
         self._write(w, values)
         results = graph.outputs[: len(self.output_names)]
         for node, name in zip(results, self.output_names):
             w.nodes.append(helper.make_node("Identity", [values[node]], [name], name=name))
+        self._prune(w)
         self._short(w)
         used = {name for node in w.nodes for name in node.input}
         arrays = {name: array for name, array in (constants | w.initializers).items() if name in used}
@@ -168,6 +169,16 @@ class _Exporter:
                 wanted.add(node)
                 waiting += node.args if node not in found else found[node].operands
         return wanted
+
+    def _prune(self, w: Writer) -> None:
+        """Take out nodes that nothing uses: parts of what became one operator."""
+        used = set(self.output_names)
+        kept = []
+        for node in reversed(w.nodes):
+            if used.intersection(node.output):
+                used.update(node.input)
+                kept.append(node)
+        w.nodes = kept[::-1]
 
     def _short(self, w: Writer) -> None:
         """Give results the outputs' names without an Identity, where nothing else has a say."""

@@ -130,7 +130,7 @@ def _pattern(
     given = tuple(tensors[a.number] if isinstance(a, Operand) else a for a in arguments)
     try:
         sizes: Any = ({0: Dim.AUTO}, *(None for _ in (*given[1:], *keywords))) if any_batch else None
-        graph = prepared(export(function, given, dict(keywords), dynamic_shapes=sizes).graph)
+        graph = prepared(export(function, given, dict(keywords), sizes).graph)
     except DynagraphError:
         return None
     return graph if graph.outputs[0].kind == "call_function" else None
@@ -370,10 +370,10 @@ def _linear(node: Node) -> Match | None:
     product, bias = node.args[0], []
     if product.is_op("add"):
         bias = [a for a in product.args if a.ndim == 1]
-        product = next((a for a in product.args if a.is_op("matmul")), product)
+        product = next((a for a in product.args if a.is_op("matmul", "own_matmul")), product)
         if len(bias) != 1:
             return None
-    if not product.is_op("matmul") or not product.args[0].is_op("reshape"):
+    if not product.is_op("matmul", "own_matmul") or not product.args[0].is_op("reshape"):
         return None
     rows, matrix = product.args
     (x,) = rows.args

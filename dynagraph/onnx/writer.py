@@ -32,6 +32,8 @@ class Writer:
         self._constants: dict[Any, str] = {}
         self._sizes: dict[IntExpr, str] = {}
         self.prefix = "node"  # begins the names of new values
+        self.values: dict[Node, str] = {}  # those of the graph that are written already
+        self.made: dict[Any, list[str]] = {}  # operators of which several nodes are results, by what they are of
 
     def name(self, wanted: str) -> str:
         """A name that no other value has."""

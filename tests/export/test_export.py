@@ -277,3 +277,17 @@ def test_an_index_out_of_bounds_is_an_error():
     np.testing.assert_array_equal(program(X, np.array([3, -1])), X[[3, -1]])
     with pytest.raises(dg.ExportError, match="index is out of bounds"):
         program(X, np.array([4, 0]))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.reshape(math.prod(x.shape[:2]), -1) * 2,
+        lambda x: np.broadcast_to(x[:, :1], np.broadcast_shapes(x.shape, (x.shape[0], 1))) + 1,
+        lambda x: x * float(np.finfo(x.dtype).eps) / math.log(x.shape[0] * x.shape[1] + 0.5),
+    ],
+)
+def test_what_is_computed_of_sizes_stays_symbolic(function):
+    program = dg.export(function, (X,), dynamic_shapes=({0: BATCH},))
+    more = RNG.standard_normal((9, 3))
+    np.testing.assert_allclose(program(more), function(more), rtol=1e-15)
