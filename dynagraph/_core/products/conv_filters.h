@@ -4,7 +4,7 @@
    images.  Where there are few rows the terms fall into chunks, whose sums are added up, in order, at the end. */
 #define FILTERS NAME(filter_work)
 
-enum { NAME(PITCH) = DG_CONV_BLOCK + 16, NAME(TOGETHER) = 4 }; /* of rows of windows; tiles of rows at a time */
+enum { NAME(PITCH) = DG_CONV_BLOCK + 16, NAME(TOGETHER) = 8 }; /* of rows of windows; tiles of rows at a time */
 
 typedef struct {
     const dg_phase *p;
