@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from dynagraph.backends.cuda.cublas import CublasLt
+from dynagraph.errors import GraphError
 from dynagraph.ir.ops import OPS, Op, Scan
+from dynagraph.ir.optable.convolution import ROUTINES
 from tests.backends.test_every_op import EITHER_ZERO, SUMS, ULP, chosen, graph_of, tolerance
 from tests.cuda.device import emulated
 from tests.cuda.products import Calls, stand_in_cublas
@@ -44,9 +46,16 @@ NO_OPERANDS = ("complex_accumulate",)  # its result is not an operand again
 BATCH = 24  # cases of an op that one source computes
 
 
-@pytest.mark.parametrize("op", ROWS, ids=lambda op: op.name)
+@pytest.mark.parametrize("op", [op for op in ROWS if op.name not in ROUTINES], ids=lambda op: op.name)
 def test_kernels_give_what_eager_gives(op: Op) -> None:
     check(op)
+
+
+@pytest.mark.parametrize("name", ROUTINES)
+def test_convolutions_are_refused(name: str) -> None:
+    """Placement leaves them on the host; tensors of CuPy's arrays multiply windows."""
+    with pytest.raises(GraphError, match="this device has no kernels for convolutions"):
+        check(OPS[name])
 
 
 def test_products_by_cublas_give_what_eager_gives() -> None:

@@ -78,6 +78,21 @@ def pad(x: Any, widths: Any, value: Any = 0) -> Any:
     return torch.nn.functional.pad(x, [w for pair in reversed(widths) for w in pair], value=value) if widths else x.clone()
 
 
+def conv(x: Any, w: Any, *, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
+    function = getattr(torch.nn.functional, f"conv{len(stride)}d")
+    return function(pad(x, padding), w, None, stride, 0, dilation, groups)
+
+
+def conv_input(g: Any, w: Any, *, shape: Any, **about: Any) -> Any:
+    x = torch.zeros(g.shape[0], w.shape[1] * about["groups"], *shape, dtype=g.dtype, requires_grad=True)
+    return torch.autograd.grad(conv(x, w, **about), x, g, create_graph=True)[0]
+
+
+def conv_weight(x: Any, g: Any, *, kernel: Any, **about: Any) -> Any:
+    w = torch.zeros(g.shape[1], x.shape[1] // about["groups"], *kernel, dtype=g.dtype, requires_grad=True)
+    return torch.autograd.grad(conv(x, w, **about), w, g, create_graph=True)[0]
+
+
 def along(function: Torch) -> Torch:
     return lambda x, axis: function(x, dim=axis)
 
@@ -104,6 +119,7 @@ ROWS: dict[str, Torch] = {
     "add_accumulate": along(torch.cumsum), "multiply_accumulate": along(torch.cumprod),
     "logaddexp_accumulate": along(torch.logcumsumexp), "maximum_accumulate": lambda x, axis: torch.cummax(x, dim=axis).values,
     "minimum_accumulate": lambda x, axis: torch.cummin(x, dim=axis).values, "gather": gather, "scatter": scatter,
+    "conv": conv, "conv_input": conv_input, "conv_weight": conv_weight,
     "matmul": torch.matmul, "reshape": lambda x, shape: x.reshape(shape), "transpose": lambda x, axes: x.permute(axes),
     "broadcast_to": lambda x, shape: x.broadcast_to(shape), "windows": windows, "diagonal": lambda x: x.diagonal(dim1=-2, dim2=-1),
     "slice": lambda x, starts, steps, shape: x[part_of(x, starts, steps, shape)] if x.ndim else x.clone(),

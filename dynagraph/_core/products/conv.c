@@ -119,7 +119,8 @@ int dg_convolve_by(const dg_conv_code *code, const dg_runtime *rt, const dg_conv
     dg_tap few[64], *taps = n_taps <= (int64_t)(sizeof few / sizeof *few) ? few : rt->take(sizeof *taps * (size_t)n_taps);
     if (!taps)
         return DG_NO_MEMORY;
-    dg_phase p = {.rt = rt, .stop = stop, .source = a, .weights = b, .bias = bias, .out = out, .batch = c->batch, .groups = c->groups,
+    dg_phase p = {.rt = rt, .stop = stop, .source = a, .weights = b, .bias = bias, .out = out, .batch = c->batch,
+        .groups = c->groups,
                   .channels = c->ins, .rows = c->outs, .row_stride = c->ins * n_taps, .channel_stride = n_taps,
                   .group_stride = c->outs * c->ins * n_taps, .taps = taps, .finish = finish};
     int status;

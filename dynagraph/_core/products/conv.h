@@ -1,13 +1,14 @@
 /* Convolutions on the thread pool: `dg_convolve` chooses the code for the processor and the dtype.
 
-   A convolution, as a function of its images, is a product of matrices: the filters, and the windows as columns.  The windows are
-   gathered into panels of a few columns, a block of terms at a time, right before they are multiplied (`conv_template.h`); no array
-   of all windows is made.  The gradient by the images is such a product, too: for strides it falls into *phases*, one for each place
-   within a stride, with those elements of the filters that meet it.  The gradient by the filters is a product over all places of all
-   images (`conv_filters.h`).  Filters of one channel are taken to the images as they are (`conv_planes.h`).
+   A convolution, as a function of its images, is a product of matrices: the filters, and the windows as columns. The windows
+   are gathered into panels of a few columns, a block of terms at a time, right before they are multiplied
+   (`conv_template.h`); no array of all windows is made. The gradient by the images is such a product, too: for strides it
+   falls into *phases*, one for each place within a stride, with those elements of the filters that meet it. The gradient by
+   the filters is a product over all places of all images (`conv_filters.h`). Filters of one channel are taken to the images
+   as they are (`conv_planes.h`).
 
-   Bits: each sum is added up block by block, in order, and the blocks depend on sizes alone.  So results have the same bits for any
-   number of threads. */
+   Bits: each sum is added up block by block, in order, and the blocks depend on sizes alone. So results have the same bits
+   for any number of threads. */
 #ifndef DG_CONV_H
 #define DG_CONV_H
 #include "micro.h"

@@ -23,5 +23,6 @@
 #define COUNTED 0, 1
 #include "conv_template.h"
 
-const dg_conv_code dg_conv_baseline = {"baseline", {places_f32_baseline, places_f64_baseline}, {filters_f32_baseline, filters_f64_baseline},
+const dg_conv_code dg_conv_baseline = {"baseline", {places_f32_baseline, places_f64_baseline},
+    {filters_f32_baseline, filters_f64_baseline},
     {maxima_f32_baseline, maxima_f64_baseline}};

@@ -4,7 +4,7 @@
    images.  Where there are few rows the terms fall into chunks, whose sums are added up, in order, at the end. */
 #define FILTERS NAME(filter_work)
 
-enum { NAME(PITCH) = DG_CONV_BLOCK + 16, NAME(TOGETHER) = 4 }; /* of rows of windows; tiles of rows at a time */
+enum { NAME(PITCH) = DG_CONV_BLOCK + 16, NAME(TOGETHER) = 8 }; /* of rows of windows; tiles of rows at a time */
 
 typedef struct {
     const dg_phase *p;
@@ -36,7 +36,8 @@ static void NAME(gather_rows)(const FILTERS *w, const SEGMENT *segments, int64_t
         const int64_t tap = row / p->channels, channel = row % p->channels, left = first + count - row;
         more = p->channels - channel < left ? p->channels - channel : left;
         for (int64_t k = 0; k < n; ++k)
-            NAME(gather)(p, &segments[k], &p->taps[tap], channel, more, to + (row - first) * NAME(PITCH) + segments[k].at, NAME(PITCH));
+            NAME(gather)(p, &segments[k], &p->taps[tap], channel, more, to + (row - first) * NAME(PITCH) + segments[k].at,
+                NAME(PITCH));
     }
 }
 
@@ -51,7 +52,8 @@ static void NAME(store_filters)(const FILTERS *w, int64_t group, int64_t chunk, 
     const int64_t step = w->parts ? 1 : p->row_stride;
     for (int64_t r = 0; r < count; ++r) {
         const T *from = sums + r / w->mr * (w->panels * w->mr * w->nr) + r % w->mr * w->nr;
-        T *to = w->parts ? w->parts + ((chunk * p->groups + group) * w->rows + first + r) * p->rows : NAME(filter_at)(p, group, first + r);
+        T *to = w->parts ? w->parts + ((chunk * p->groups + group) * w->rows + first + r) * p->rows : NAME(filter_at)(p,
+            group, first + r);
         for (int64_t o = 0; o < p->rows; o += w->nr, from += w->mr * w->nr)
             for (int64_t j = 0; j < w->nr && o + j < p->rows; ++j)
                 to[(o + j) * step] = from[j];
@@ -122,7 +124,8 @@ static int NAME(filters)(const dg_phase *p)
     w.parts = parts ? w.results + results : NULL;
     void *const buffers[] = {&w};
     const double each = 2.0 * (double)(NAME(TOGETHER) * w.mr) * (double)(w.panels * w.nr) * (double)w.chunk / DG_CONV_RATE;
-    dg_conv_share(p, NAME(pack_results), buffers, p->batch * p->groups * w.panels, 0.5 * (double)(dg_conv_volume(p->counts) * w.nr));
+    dg_conv_share(p, NAME(pack_results), buffers, p->batch * p->groups * w.panels,
+        0.5 * (double)(dg_conv_volume(p->counts) * w.nr));
     dg_conv_share(p, NAME(multiply_rows), buffers, p->groups * w.blocks * w.chunks, each);
     if (parts && !dg_conv_status(p))
         NAME(add_chunks)(&w);

@@ -14,7 +14,8 @@ static int64_t NAME(first_within)(const dg_phase *p, int axis, int64_t place)
 }
 
 /* a vector of results; `first` is where they are taken from if nothing is greater */
-static inline void NAME(vector_of_maxima)(const PLANES *w, const T *from, int64_t place, const INTEGER *first, INTEGER row, V *best,
+static inline void NAME(vector_of_maxima)(const PLANES *w, const T *from, int64_t place, const INTEGER *first, INTEGER row,
+    V *best,
                                           VI *where)
 {
     const dg_phase *p = w->p;
@@ -51,11 +52,13 @@ static void NAME(run_maxima)(void *const *buffers, const int64_t *sizes, int64_t
         NAME(copy_plane)(w, (const T *)p->source + number * plane, copy, -(T)INFINITY);
         for (int64_t row = 0; row < p->counts[0] * p->counts[1]; ++row, to += width, where += width) {
             const int64_t z = row / p->counts[1] * p->pace[0], y = row % p->counts[1] * p->pace[1];
-            const int64_t first_z = NAME(first_within)(p, 0, row / p->counts[1]), first_y = NAME(first_within)(p, 1, row % p->counts[1]);
+            const int64_t first_z = NAME(first_within)(p, 0, row / p->counts[1]);
+            const int64_t first_y = NAME(first_within)(p, 1, row % p->counts[1]);
             const int64_t begin = first_z < 0 || first_y < 0 ? -1 : (first_z * p->sizes[1] + first_y) * p->sizes[2];
             const T *from = copy + (z * w->sizes[1] + y) * w->pitch;
             for (int64_t x = 0; x < width; x += LANES) {
-                const int64_t place = (z * p->sizes[1] + y) * p->sizes[2] + x * p->pace[2], count = width - x < LANES ? width - x : LANES;
+                const int64_t place = (z * p->sizes[1] + y) * p->sizes[2] + x * p->pace[2],
+                    count = width - x < LANES ? width - x : LANES;
                 V best;
                 VI at;
                 NAME(vector_of_maxima)(w, from + x, place, first + x, (INTEGER)begin, &best, &at);

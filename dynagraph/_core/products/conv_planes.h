@@ -1,12 +1,14 @@
 /* Filters of one channel, each for a channel of its own (depthwise), for one dtype and instruction set: part of conv_template.h.
 
    A channel is copied with as many zeros around it as windows reach out, and some elements after it that vectors may read.  Where
-   windows are some elements apart, elements that are as far apart are neighbours in the copy: so those that a tap takes always are. */
+   windows are some elements apart, elements that are as far apart are neighbours in the copy: so those that a tap takes
+   always are. */
 #define PLANES NAME(plane_work)
 
 typedef struct {
     const dg_phase *p;
-    int64_t low[DG_CONV_AXES], sizes[DG_CONV_AXES]; /* what windows touch: where that begins in the channel, and how large it is */
+    /* what windows touch: where that begins in the channel, and how large it is */
+    int64_t low[DG_CONV_AXES], sizes[DG_CONV_AXES];
     int64_t part, pitch;                            /* of a row of the copy: elements that are `pace` apart, and all */
     int64_t room, row, own_size;                    /* elements of the copy, of a row of results, and of a thread's memory */
     int64_t *offsets;                               /* of taps: where they take the first place's element from */
@@ -150,9 +152,10 @@ static int NAME(planes)(const dg_phase *p)
     return dg_conv_status(p);
 }
 
-/* -- the gradient by the filters ---------------------------------------------------------------------------------------------- */
+/* -- the gradient by the filters -------------------------------------------------------------------------------------------- */
 
-/* the sum of the products of windows' elements for a tap and of results; what stands after a row of windows is left out, be it NaN */
+/* the sum of the products of windows' elements for a tap and of results; what stands after a row of windows is left out,
+   be it NaN */
 static T NAME(plane_product)(const PLANES *w, const T *copy, const T *results)
 {
     const dg_phase *p = w->p;

@@ -5,7 +5,8 @@
      INTEGER     an integer of its size
      ISA         the instruction set, a name
      BYTES       the size of a vector
-     EVERY_SECOND, COUNTED   for vectors a, b of which b begins with the last element of a: places of every second element; 0, 1, 2... */
+     EVERY_SECOND            places of every second element of two vectors, the second of which begins with the last one of the first
+     COUNTED                 0, 1, 2... */
 #define JOIN_(a, b, c) a##_##b##_##c
 #define JOIN(a, b, c) JOIN_(a, b, c)
 #define NAME(what) JOIN(what, SUFFIX, ISA)
@@ -24,7 +25,7 @@ enum { NAME(CONV_LANES) = BYTES / sizeof(T) };
 #define LANES NAME(CONV_LANES)
 extern const KERNEL NAME(dg_kernel);
 
-/* -- windows ------------------------------------------------------------------------------------------------------------------ */
+/* -- windows ---------------------------------------------------------------------------------------------------------------- */
 
 /* columns that lie in one row of places, one after the other */
 typedef struct {
@@ -129,7 +130,8 @@ static void NAME(clear_rows)(T *to, int64_t to_step, int64_t n, int64_t count)
 }
 
 /* what a tap takes of windows in a row, of n channels; zeros beyond the image */
-static void NAME(gather)(const dg_phase *p, const SEGMENT *s, const dg_tap *tap, int64_t channel, int64_t n, T *to, int64_t to_step)
+static void NAME(gather)(const dg_phase *p, const SEGMENT *s, const dg_tap *tap, int64_t channel, int64_t n, T *to,
+    int64_t to_step)
 {
     const int64_t z = s->from[0] + tap->offset[0], y = s->from[1] + tap->offset[1], x = s->from[2] + tap->offset[2];
     const int64_t pace = p->pace[2], width = p->sizes[2], plane = dg_conv_volume(p->sizes);
@@ -153,7 +155,7 @@ static void NAME(gather)(const dg_phase *p, const SEGMENT *s, const dg_tap *tap,
         NAME(clear_rows)(to + high, to_step, n, s->length - high);
 }
 
-/* -- products of filters and windows ------------------------------------------------------------------------------------------ */
+/* -- products of filters and windows ---------------------------------------------------------------------------------------- */
 
 /* what threads share, and where each has memory of its own: for a panel of windows, then the results */
 typedef struct {
@@ -229,7 +231,8 @@ static void NAME(multiply_panel)(const WORK *w, int64_t group, const SEGMENT *se
         if (columns < w->nr)
             NAME(clear_rows)(windows + columns, w->nr, end - start, w->nr - columns);
         for (int64_t r = 0; r < w->row_panels; ++r)
-            NAME(dg_kernel).micro(end - start, filters + (r * w->terms + start) * w->mr, windows, results + r * w->mr * w->nr, w->nr,
+            NAME(dg_kernel).micro(end - start, filters + (r * w->terms + start) * w->mr, windows,
+                results + r * w->mr * w->nr, w->nr,
                                   start > 0);
     }
 }

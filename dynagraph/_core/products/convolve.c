@@ -37,14 +37,16 @@ static int fits(const dg_convolution *c, const int64_t *after, int64_t image_cha
     int is_right = c->groups > 0 && c->ins * c->groups == image_channels && c->outs * c->groups == filters;
     for (int axis = 0; axis < DG_CONV_AXES && is_right; ++axis) {
         const int64_t reach = (c->places[axis] - 1) * c->stride[axis] + (c->kernel[axis] - 1) * c->dilation[axis] + 1;
-        is_right = c->stride[axis] > 0 && c->dilation[axis] > 0 && c->places[axis] >= 0 && c->kernel[axis] >= 0 && c->sizes[axis] >= 0 &&
+        is_right = c->stride[axis] > 0 && c->dilation[axis] > 0 && c->places[axis] >= 0 && c->kernel[axis] >= 0 &&
+            c->sizes[axis] >= 0 &&
                    (c->places[axis] == 0 || c->kernel[axis] == 0 || reach <= c->sizes[axis] + c->before[axis] + after[axis]);
     }
     return is_right;
 }
 
 /* what is asked for, by the arrays' shapes */
-static int describe(dg_convolution *c, PyArrayObject *a, PyArrayObject *b, PyObject *stride, PyObject *dilation, PyObject *padding,
+static int describe(dg_convolution *c, PyArrayObject *a, PyArrayObject *b, PyObject *stride, PyObject *dilation,
+    PyObject *padding,
                     PyObject *sizes)
 {
     const int ndim = PyArray_NDIM(a) - 2;
@@ -95,13 +97,15 @@ static PyObject *new_result(const dg_convolution *c, PyArrayObject *a)
     return dg_new_array(PyArray_DESCR(a), ndim, shape, (size_t)count * (size_t)PyArray_ITEMSIZE(a));
 }
 
-static int run(const dg_conv_code *code, const dg_convolution *c, PyArrayObject *a, PyArrayObject *b, PyArrayObject *bias, void *out)
+static int run(const dg_conv_code *code, const dg_convolution *c, PyArrayObject *a, PyArrayObject *b, PyArrayObject *bias,
+    void *out)
 {
     static const int32_t no_signals = 0;
     dg_stop stop = {.signals = &no_signals};
     const double terms = (double)(c->batch * c->groups * c->ins * c->outs) * (double)dg_conv_volume(c->places);
     PyThreadState *state = terms * (double)dg_conv_volume(c->kernel) > KEEP_THE_GIL ? PyEval_SaveThread() : NULL;
-    int status = dg_convolve_by(code, &dg_the_runtime, c, PyArray_DATA(a), PyArray_DATA(b), bias ? PyArray_DATA(bias) : NULL, out, NULL,
+    int status = dg_convolve_by(code, &dg_the_runtime, c, PyArray_DATA(a), PyArray_DATA(b), bias ? PyArray_DATA(bias) : NULL,
+        out, NULL,
                                 &stop);
     if (state)
         PyEval_RestoreThread(state);
@@ -116,8 +120,10 @@ PyObject *dg_convolve_arrays(PyObject *module, PyObject *args)
     int which;
     long long groups;
     const char *isa = NULL;
-    if (!PyArg_ParseTuple(args, "iO!O!OLO!O!O!O!|z:convolve", &which, &PyArray_Type, &given[0], &PyArray_Type, &given[1], &given[2],
-                          &groups, &PyTuple_Type, &stride, &PyTuple_Type, &dilation, &PyTuple_Type, &padding, &PyTuple_Type, &sizes, &isa))
+    if (!PyArg_ParseTuple(args, "iO!O!OLO!O!O!O!|z:convolve", &which, &PyArray_Type, &given[0], &PyArray_Type, &given[1],
+        &given[2],
+                          &groups, &PyTuple_Type, &stride, &PyTuple_Type, &dilation, &PyTuple_Type, &padding, &PyTuple_Type,
+                              &sizes, &isa))
         return NULL;
     const int type = PyArray_TYPE((PyArrayObject *)given[0]), n = given[2] == Py_None ? 2 : 3;
     const dg_conv_code *code = dg_conv_code_named(isa);
@@ -128,7 +134,8 @@ PyObject *dg_convolve_arrays(PyObject *module, PyObject *args)
             PyErr_Format(PyExc_TypeError, "convolve: expected arrays of one dtype");
             goto done;
         }
-        arrays[k] = (PyArrayObject *)PyArray_FromArray((PyArrayObject *)given[k], NULL, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_NOTSWAPPED);
+        arrays[k] = (PyArrayObject *)PyArray_FromArray((PyArrayObject *)given[k], NULL,
+            NPY_ARRAY_CARRAY_RO | NPY_ARRAY_NOTSWAPPED);
         if (!arrays[k])
             goto done;
     }

@@ -5,7 +5,7 @@
 
 enum { KEEP_THE_GIL = 1 << 14, AXES = DG_CONV_AXES };
 
-/* -- sums at places ----------------------------------------------------------------------------------------------------------- */
+/* -- sums at places --------------------------------------------------------------------------------------------------------- */
 
 #define DEFINE_PUT(T, suffix)                                                                                                     \
     static void put_##suffix(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread, dg_stop *stop)       \
@@ -41,7 +41,7 @@ static int put_places(const dg_phase *p, int is_double)
     return dg_conv_status(p);
 }
 
-/* -- arrays ------------------------------------------------------------------------------------------------------------------- */
+/* -- arrays ----------------------------------------------------------------------------------------------------------------- */
 
 static const int32_t no_signals = 0;
 
@@ -131,7 +131,8 @@ PyObject *dg_max_pool(PyObject *module, PyObject *args)
     const int n = (int)PyTuple_GET_SIZE(kernel), type = PyArray_TYPE((PyArrayObject *)given);
     if ((type != NPY_FLOAT && type != NPY_DOUBLE) || n < 1 || n > AXES || PyArray_NDIM((PyArrayObject *)given) < n)
         return PyErr_Format(PyExc_ValueError, "max_pool: %d dimensions of %R", n, PyArray_DESCR((PyArrayObject *)given));
-    if (sizes_from(kernel, n, 1, of_kernel) < 0 || sizes_from(stride, n, 1, p.pace) < 0 || sizes_from(padding, n, 0, before) < 0 ||
+    if (sizes_from(kernel, n, 1, of_kernel) < 0 || sizes_from(stride, n, 1, p.pace) < 0 || sizes_from(padding, n, 0,
+        before) < 0 ||
         sizes_from(dilation, n, 1, gaps) < 0 || sizes_from(places, n, 1, p.counts) < 0)
         return NULL;
     PyArrayObject *x = in_order(given, type);

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dynagraph.driver import deadline
+from dynagraph.errors import GraphError
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import EXTREMES, OPS, Library, Reduction, Walk
@@ -31,12 +32,14 @@ class Target:
     units: int  # a column reduction with fewer of these than this
     column_parts: int  # ... is split into so many blocks of rows
     has_half_products: bool  # products of halves, which are summed in float32
+    has_convolutions: bool  # placement keeps them away from targets that have none
     in_order: bool  # reductions are in order where that tells: positions; sums and products in NumPy's order
 
 
 CORES = Target(
-    rows=16, long=32768, block=4096, blocks=32, columns=512, units=8, column_parts=32, has_half_products=False, in_order=True
-)
+    rows=16, long=32768, block=4096, blocks=32, columns=512, units=8, column_parts=32, has_half_products=False,
+    has_convolutions=True, in_order=True,
+)  # fmt: skip
 
 
 def legalize(graph: Graph, target: Target = CORES) -> Graph:
@@ -54,6 +57,8 @@ def legalize(graph: Graph, target: Target = CORES) -> Graph:
             else:
                 _expand_matmul(graph, node)
         elif isinstance(node.op.lowering, Library) and node.op.lowering.routine in ROUTINES:
+            if not target.has_convolutions:
+                raise GraphError(f"{node.name}: this device has no kernels for convolutions")
             _copy_operands(graph, node)
         elif isinstance(node.op.lowering, Reduction):
             if node.is_op("sum_where"):

@@ -75,14 +75,15 @@ def unwindowed(columns: Any, shape: Sizes, stride: Sizes, dilation: Sizes, paddi
 # -- primitives: of floats on the CPU by kernels, of what else there is by products of matrices ----------------------
 
 
-def _has_kernels(x: Any) -> bool:
-    return x.dtype.kind == "f" and x.dtype.itemsize in (4, 8) and not is_on_gpu(x)
+def _has_kernels(x: Any, y: Any, bias: Any = None) -> bool:
+    plain = type(x) is type(y) is np.ndarray and (bias is None or type(bias) is np.ndarray)
+    return plain and x.dtype.kind == "f" and x.dtype.itemsize in (4, 8)
 
 
 def _conv(
     x: Any, weight: Any, bias: Any = None, *, stride: Sizes, padding: Pairs, dilation: Sizes, groups: int, places: Any = None
 ) -> Any:
-    if _has_kernels(x):
+    if _has_kernels(x, weight, bias):
         return conv(x, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups, places=places)
     kernel, outs = weight.shape[2:], weight.shape[0]
     found = windows(padded(x, padding), kernel, stride, dilation)
@@ -99,7 +100,7 @@ def _conv_input(
     g: Any, weight: Any, bias: Any = None, *, shape: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, groups: int
 ) -> Any:
     """What `_conv` takes to `g`, transposed; `shape`: of its result's last dimensions."""
-    if _has_kernels(g):
+    if _has_kernels(g, weight, bias):
         return conv_input(g, weight, bias, shape=shape, stride=stride, padding=padding, dilation=dilation, groups=groups)
     kernel, outs, batch, places = weight.shape[2:], weight.shape[0], g.shape[0], g.shape[2:]
     depth = weight.shape[1] * math.prod(kernel)
@@ -111,7 +112,7 @@ def _conv_input(
 
 
 def _conv_weight(x: Any, g: Any, *, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, groups: int) -> Any:
-    if _has_kernels(x):
+    if _has_kernels(x, g):
         return conv_weight(x, g, kernel=kernel, stride=stride, padding=padding, dilation=dilation, groups=groups)
     found = windows(padded(x, padding), kernel, stride, dilation)
     n = len(kernel)

@@ -70,7 +70,8 @@ def _ends(shape: Sizes, kernel: Sizes, stride: Sizes, dilation: Sizes, padding: 
 
 def _has_kernels(x: Any) -> bool:
     """Captures follow NumPy's functions, which kernels fuse with what is around them."""
-    return not is_compiling() and type(x) is np.ndarray and x.dtype.kind == "f" and x.dtype.itemsize in (4, 8)
+    is_float = not is_compiling() and type(x) is np.ndarray and x.dtype.kind == "f" and x.dtype.itemsize in (4, 8)
+    return is_float and x.size < 2**31  # places are counted in vectors of 32-bit integers
 
 
 def _max_pool(x: Any, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, places: Sizes) -> tuple[Any, Any]:
