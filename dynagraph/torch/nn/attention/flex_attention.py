@@ -315,8 +315,8 @@ def _check(query: Tensor, key: Tensor, value: Tensor, block_mask: BlockMask | No
     is_smaller = any(n > m for n, m in zip(lengths, block_mask.seq_lengths))
     size = "smaller" if is_smaller else "larger"
     raise ValueError(
-        f"block_mask was created for block_mask.shape={block_mask.shape} but got q_len={lengths[0]} and kv_len={lengths[1]}. As the "
-        f"block mask was created for a {size} length than you're using it for, you likely need to create a new block mask."
+        f"block_mask was created for block_mask.shape={block_mask.shape} but got q_len={lengths[0]} and kv_len={lengths[1]}. As "
+        f"the block mask was created for a {size} length than you're using it for, you likely need to create a new block mask."
     )
 
 
