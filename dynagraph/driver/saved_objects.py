@@ -31,6 +31,7 @@ BY_VALUE = (
     "dynagraph.frontend.guards.",
     "dynagraph.torch.core.joined",
     "dynagraph.driver.decorated",
+    "dynagraph.backends.c.external_calls",
     "dynagraph.location",
 )
 # whose functions and classes are the same as long as their versions are, which are part of a program's key

@@ -2,7 +2,7 @@
 
 A later process whose function, arguments and versions are the same reads them instead of capturing: the guards decide, as they do
 in the process that made them.  What cannot be told to be the same in another process is not kept (saved_objects.py).  Neither are
-programs that end at a break, call native loops or NumPy's functions, or whose capture has looked at something that each process has
+programs that end at a break or call native loops, or whose capture has looked at something that each process has
 anew: hashes, identities, the order of sets of texts.
 """
 
@@ -153,8 +153,8 @@ def _not_kept(captured: Captured, executable: Executable | None) -> str:
         return "it draws random numbers"
     if captured.of_process:
         return f"it depends on {captured.of_process}, which each process has anew"
-    if executable is not None and (executable.native is None or executable.native.external_call is not None):
-        return "it calls Python functions"
+    if executable is not None and executable.native is None:
+        return "it is no machine code"
     return ""
 
 
@@ -170,7 +170,7 @@ def _written(function: types.FunctionType, captured: Captured, executable: Execu
         machine = (
             kernel_cache.key_of(source), native.kernels.key if in_tiers else None,
             zlib.compress(source.encode(), 1) if in_tiers else b"",
-            native.entry, native.workspace, native.release_gil, native.limits,
+            native.entry, native.workspace, native.release_gil, native.limits, native.external_call,
         )  # fmt: skip
     rows, last, n_registers = captured.guards.parts()
     parts = (
@@ -187,13 +187,13 @@ def _read(image: bytes, function: types.FunctionType, values: tuple[Any, ...]) -
     ) = loaded(image, function, values)  # fmt: skip
     executable = None
     if machine is not None:
-        best, quick, source, entry, workspace, release_gil, limits = machine
+        best, quick, source, entry, workspace, release_gil, limits, calls = machine
         kernels, better = kernel_cache.kernels_known_as(best), None
         if kernels is None and quick is not None:
             kernels, better = kernel_cache.kernels_known_as(quick), Better(zlib.decompress(source).decode(), entry)
         if kernels is None:
             return None
-        native = NativeProgram(kernels, entry, workspace, release_gil, limits, better=better)
+        native = NativeProgram(kernels, entry, workspace, release_gil, limits, calls, better)
         executable = Executable(call=_not_called, native=native, cached=True)
     captured = Captured(
         graph, GuardList.of_parts(rows, last, n_registers), result, outputs, n_inputs, n_symbols, Target.of(function),

@@ -273,7 +273,9 @@ def _register() -> None:
 
     @meaning(tensors.apply)
     def apply(frame: Frame, p: Any, *operands: Any, **attrs: Any) -> Value:
-        primitive, given = frame.ex.resolve(p).value, [frame.ex.resolve(o) for o in operands]
+        primitive, given = known_at_capture(frame, p), [frame.ex.resolve(o) for o in operands]
+        if primitive is UNKNOWN:
+            return follow(frame, own(frame, "apply_in_python"), [p, *given], attrs)
         holders = [o for o in given if is_tensor(frame, o)]
         arrays = [load_attribute(frame, o, "_array") if o in holders else o for o in given]
         out = call(frame, frame.ex.wrap(primitive.forward, Trusted(primitive.forward, primitive.name)), arrays, attrs)

@@ -6,9 +6,11 @@ Comes after `lower`, before `collapse` and `memory_plan`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import chain
+from typing import Any
 
 from dynagraph.driver import deadline
 from dynagraph.ir.expr import Expr
@@ -35,6 +37,7 @@ from dynagraph.ir.passes.collapse import merged_axes
 from dynagraph.ir.passes.memory_plan import step_buffers
 from dynagraph.ir.shapes import contiguous_strides, expr_of, same_dim
 
+Touched = Callable[[Step], tuple[Any, Any]]  # the buffers that a step reads, and writes to
 IMAGE = "image"  # what a kernel of parts is given: an image, and from where to where its channels and places go
 PARAMETERS = (IMAGE, "channel", "channel_end", "place", "place_end")
 _GONE = Kernel("", (), ())  # in place of a convolution that has moved
@@ -45,6 +48,7 @@ def finish_convolutions(program: LoopProgram) -> LoopProgram:
     made, which nothing else reads, becomes part of it (`then`): the convolution takes the kernel's place among the steps.
     """
     steps: list[Step] = list(program.steps)
+    touched: Touched = cache(step_buffers)  # each step is asked for by many convolutions
     made: dict[str, int] = {}  # from what convolutions make to where they are
     for position, step in enumerate(program.steps):
         deadline.check()
@@ -52,22 +56,24 @@ def finish_convolutions(program: LoopProgram) -> LoopProgram:
             made[step.out.buffer] = position
         elif isinstance(step, Kernel):
             for name in sorted(loaded_buffers(step.body) & made.keys(), key=lambda name: -made[name]):
-                finished = _finished(program, steps, made[name], position)
+                finished = _finished(program, steps, made[name], position, touched)
                 if finished is not None:
                     steps[made.pop(name)], steps[position] = _GONE, finished
                     break
     kept = tuple(s for s in steps if s is not _GONE)
-    used = set(chain.from_iterable(names for step in kept for names in step_buffers(step)))
+    used = set(chain.from_iterable(names for step in kept for names in touched(step)))
     buffers = {k: b for k, b in program.buffers.items() if b.role != "temp" or k in used}
     return replace(program, buffers=buffers, steps=kept)
 
 
-def _finished(program: LoopProgram, steps: Sequence[Step], source: int, position: int) -> LibraryCall | None:
+def _finished(
+    program: LoopProgram, steps: Sequence[Step], source: int, position: int, touched: Touched
+) -> LibraryCall | None:
     """The convolution at `source` with the kernel at `position`; None: the kernel is not one that may be part of it."""
     call, kernel = steps[source], steps[position]
     assert isinstance(call, LibraryCall) and isinstance(kernel, Kernel)
     out = call.out
-    if not all(isinstance(s, (Define, Store)) for s in kernel.body) or not _may_move(program, steps, source, position):
+    if not all(isinstance(s, (Define, Store)) for s in kernel.body) or not _may_move(program, steps, source, position, touched):
         return None
     index = _index_of(kernel, out)
     if index is None:
@@ -79,7 +85,7 @@ def _finished(program: LoopProgram, steps: Sequence[Step], source: int, position
     return replace(call, out=replace(out, buffer=into), then=parts, comment=f"{call.comment}, then {kernel.comment}")
 
 
-def _may_move(program: LoopProgram, steps: Sequence[Step], source: int, position: int) -> bool:
+def _may_move(program: LoopProgram, steps: Sequence[Step], source: int, position: int, touched: Touched) -> bool:
     """Whether a convolution may be computed where a kernel stands: nobody else reads it, and neither what lies between them nor the
     kernel writes to its operands.
     """
@@ -89,7 +95,7 @@ def _may_move(program: LoopProgram, steps: Sequence[Step], source: int, position
     if call.then is not None or program.buffers[made].role != "temp":
         return False
     for k, step in enumerate(steps):
-        reads, writes = step_buffers(step)
+        reads, writes = touched(step)
         if k not in (source, position) and made in reads | writes:
             return False
         if source < k <= position and writes & operands:

@@ -34,7 +34,7 @@ class _ParameterMeta(_TensorMeta):
     """Tensors of other subclasses count as parameters where `_is_param` says so."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        if super().__instancecheck__(instance):
+        if type.__instancecheck__(cls, instance):  # not by super(), which captures do not follow in a metaclass
             return True
         return cls is Parameter and isinstance(instance, Tensor) and getattr(instance, "_is_param", False)
 
@@ -72,7 +72,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 class _BufferMeta(_TensorMeta):
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, Tensor) and (
-            super().__instancecheck__(instance) or (cls is Buffer and getattr(instance, "_is_buffer", False))
+            type.__instancecheck__(cls, instance) or (cls is Buffer and getattr(instance, "_is_buffer", False))
         )
 
 
