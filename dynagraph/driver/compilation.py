@@ -54,6 +54,7 @@ try:
 except ImportError:  # a CPython version that the hook does not know: frames that a broken part enters are not captured
     _frame_hook = None  # type: ignore[assignment]
 
+COLD = frozenset({"COLD_CACHE"})  # reasons that a plain call may take away
 MAX_CHANGES = 3  # tries of a capture while what it looks at changes
 MAX_CLOSURES = 8  # functions of one code that a broken part calls and that are compiled
 MAX_CALLEES = 256
@@ -90,6 +91,7 @@ class Compilation(Locked):
         self.calls_loops = False  # programs call machine code of loops, which plain calls take step by step
         self.begun: dict[Kind, Attempt] = {}  # whose deadline came while the C compiler was at work
         self.saved: dict[Kind, SavedPrograms] = {}  # of the decorated function itself: what other processes have made
+        self.filled: set[Kind] = set()  # kinds of which a plain call was made to fill caches
         self.learned: dict[Kind, dict[int, Any]] = {}  # of loops, by attempts whose deadline came before they were captured
         self.warned = False
         self.programs: list[Program] = decorated.programs
@@ -320,7 +322,8 @@ class Compilation(Locked):
         except deadline.OutOfTime:
             self._note_deadline(function, kind, time.perf_counter() - start, left or 0.0)
         except Break as stop:
-            self._note_break(function, bare(stop), values)
+            if not self._fills_caches(stop, kind):
+                self._note_break(function, bare(stop), values)
         except RecursionError:  # the caller's stack is nearly full
             self._note_break(function, Break("STACK_FULL"), values)
         except Exception as error:
@@ -349,7 +352,7 @@ class Compilation(Locked):
         start = time.perf_counter()
         learned = self.learned.pop(kind, {})
         try:
-            captured = self._capture(function, values, learned)
+            captured = self._capture(function, values, learned, COLD if kind not in self.filled else frozenset())
         except deadline.OutOfTime:
             self.learned[kind] = learned
             raise
@@ -366,7 +369,16 @@ class Compilation(Locked):
             self.begun[kind] = attempt
             raise
 
-    def _capture(self, function: types.FunctionType, values: tuple, learned: dict[int, Any]) -> Captured:
+    def _fills_caches(self, stop: Break, kind: Kind) -> bool:
+        """Whether a call shall run plainly, as it fills the caches of functions that the capture could not pass: the next one may."""
+        if stop.reason.name not in COLD or kind in self.filled:
+            return False
+        self.filled.add(kind)
+        return True
+
+    def _capture(
+        self, function: types.FunctionType, values: tuple, learned: dict[int, Any], gives_up_at: frozenset[str]
+    ) -> Captured:
         return capture(
             self.target or function,
             values,
@@ -378,6 +390,7 @@ class Compilation(Locked):
             device=self.options.device,
             learned=learned,
             options=self.options,
+            gives_up_at=gives_up_at,
         )
 
     def _finish(self, attempt: Attempt, function: types.FunctionType, values: tuple, kind: Kind) -> Any:

@@ -57,6 +57,11 @@ _ROWS = (
         "a derivative of a native loop without machine code, or a Jacobian of what has no rule for many items, is taken by steps",
         "take derivatives of at most second order, and none of a Jacobian of a loop",
     ),
+    Reason(
+        "COLD_CACHE",
+        "a function with a cache is called with arguments that it does not hold yet",
+        "none is needed: the first call of the compiled function fills the cache, and the next one is captured",
+    ),
     Reason("NATIVE_LOOP", "the loop runs as machine code", "none: this is no break"),
     Reason(
         "AMBIGUOUS_TRUTH",

@@ -146,6 +146,7 @@ def capture(
     device: str | None = None,
     learned: dict[int, Sites] | None = None,
     options: Options | None = None,
+    gives_up_at: frozenset[str] = frozenset(),
 ) -> Captured:
     """Capture the call of `function` with these bound parameters, in order of ``co_varnames``.
 
@@ -154,7 +155,7 @@ def capture(
     continuation.  `native_loops`: loops may be left to native code, where they can be.  `compile_loop`: makes machine code of those
     that a gradient is taken of.  `device`: where graphs of NumPy arrays run; native loops are the host's.  `learned`: of loops, by
     their heads, what an attempt that was given up has found, and this one finds.  `options`: of the compiled function, for others
-    that are compiled for it later.
+    that are compiled for it later.  `gives_up_at`: names of reasons at which nothing is captured, as the next call may come further.
 
     >>> def f(x):
     ...     return x + 1
@@ -187,7 +188,7 @@ def capture(
             try:
                 value = ex.run()
             except Break as reason:
-                if on_loop is None or on_loop.native is None:
+                if on_loop is None or on_loop.native is None or reason.reason.name in gives_up_at:
                     raise
                 value, native, stop = None, on_loop.native, bare(reason)
             captured = _Ending(ex, target, stop, resumes, run_watched, native, on_loop).captured(value)
@@ -200,6 +201,8 @@ def capture(
                 raise stop or refusal from None
             stop_at, stop = refusal.born, bare(refusal)
         except Break as reason:
+            if reason.reason.name in gives_up_at:
+                raise
             if stop is None and ex.is_mixed and not mixed_at:
                 hosting, mixed_at = True, ex.steps  # once more: arrays of NumPy's that were made so far may be for the device
                 continue

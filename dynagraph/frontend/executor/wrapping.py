@@ -291,6 +291,12 @@ def _dict(ex: CaptureState, obj: Any, source: Source) -> Dict:
     return Dict({}, source, obj, kind, complete=False, factory=factory)
 
 
+def _is_plain_key(key: Any) -> bool:
+    """Whether two such keys are equal says nothing but their values, or of classes their identity."""
+    kind = type(key)
+    return kind in KEYS or (isinstance(key, type) and kind.__eq__ is type.__eq__ and kind.__hash__ is type.__hash__)
+
+
 def behind(ex: CaptureState, value: Any) -> Any:
     """The dict that a read-only view (types.MappingProxyType) of the caller's shows; any other value as it is."""
     if not (isinstance(value, Object) and value.kind is types.MappingProxyType and value.source is not None):
@@ -307,8 +313,8 @@ def complete(ex: CaptureState, value: Dict) -> dict[Any, Any]:
     if not value.complete:
         assert value.object is not None and value.source is not None
         keys = tuple(value.object)
-        if not value.source.is_trusted and not all(type(k) in KEYS for k in keys):
-            refuse("UNSUPPORTED_VALUE", f"{value.source} has keys that are neither strings nor numbers")
+        if not value.source.is_trusted and not all(map(_is_plain_key, keys)):
+            refuse("UNSUPPORTED_VALUE", f"{value.source} has keys that are neither strings nor numbers nor classes")
         ex.guards.require(Keys(value.source, keys))
         known = value.items
         original = {k: known[k] if k in known else Lazy(ex, value.object[k], Key(value.source, k)) for k in keys}
@@ -324,7 +330,7 @@ def complete(ex: CaptureState, value: Dict) -> dict[Any, Any]:
 
 
 def _set(ex: CaptureState, obj: Any, source: Source) -> Set:
-    if not source.is_trusted and not all(type(k) in KEYS for k in obj):
+    if not source.is_trusted and not all(map(_is_plain_key, obj)):
         refuse("UNSUPPORTED_INPUT", f"{source} is a set of things that are neither strings nor numbers nor classes")
     ex.guards.require(HasType(source, type(obj)))
     ex.guards.require(Elements(source, frozenset(obj)))

@@ -7,6 +7,7 @@ graph, meant for the input itself.
 
 from __future__ import annotations
 
+import functools
 import types
 from dataclasses import dataclass, field
 from typing import Any
@@ -245,9 +246,13 @@ def _overlaps_itself(array: Any) -> bool:
     return False
 
 
+CACHED = type(functools.lru_cache(bool))
+
+
 def shows(function: Any) -> bool:
-    """Whether an effect looks into its arguments, rather than storing them."""
-    return not isinstance(function, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType))
+    """Whether an effect looks into its arguments, rather than storing them; a function with a cache gives what it holds."""
+    called = function.func if isinstance(function, functools.partial) else function
+    return not isinstance(called, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, CACHED))
 
 
 def _is_plain(value: Any) -> bool:

@@ -132,8 +132,9 @@ def _argument(frame: Frame, value: Any) -> Any:
         if in_mro(value.kind, "__hash__") is object.__hash__ and in_mro(value.kind, "__eq__") is object.__eq__:
             frame.ex.guards.require(Is(value.source, value.value))
             return value.value
-    if isinstance(value, Sequence) and value.kind is tuple:
-        return tuple(_argument(frame, item) for item in value.items)
+    if isinstance(value, Sequence) and issubclass(value.kind, tuple):
+        if value.kind.__hash__ is tuple.__hash__ and value.kind.__eq__ is tuple.__eq__:
+            return tuple.__new__(value.kind, [_argument(frame, item) for item in value.items])
     number = known_number(plain(frame, value)) if isinstance(value, Const) else None
     if not isinstance(value, Const) or type(number) not in ATOMS or number != number:
         refuse("UNSUPPORTED_ARGUMENT", "an argument of a function with a cache that is not a number or text")
@@ -207,13 +208,13 @@ def _missed(frame: Frame, cache: Cache, made: Returned, args: Arguments, kwargs:
     """Follow the body for its result; what it does is done by the real call, which must find the world as it was found here."""
     ex = frame.ex
     before = len(ex.effects)
-    _require_real(frame, 0)
+    _require_real(frame, 0, cache.wrapper.__name__)
     function = ex.wrap(cache.function, Known(cache.function, f"{cache.wrapper.__name__}.__wrapped__"))
     try:
         result = ex.resolve(call(frame, function, args, kwargs))
     except Raised:
         refuse("UNSUPPORTED_FUNCTION", "a function with a cache that raises")
-    _require_real(frame, before)
+    _require_real(frame, before, cache.wrapper.__name__)
     del ex.effects[before:]
     if isinstance(result, (Sequence, Dict, Set)) and result.source is None:
         items = result.items.values() if isinstance(result, Dict) else result.items if isinstance(result, Sequence) else ()
@@ -222,15 +223,15 @@ def _missed(frame: Frame, cache: Cache, made: Returned, args: Arguments, kwargs:
             return result
     if isinstance(result, Const) or getattr(result, "source", None) is not None:
         return result
-    return refuse("UNSUPPORTED_FUNCTION", "a function with a cache that makes arrays or objects")
+    return refuse("COLD_CACHE", f"{cache.wrapper.__name__}, which makes arrays or objects")
 
 
-def _require_real(frame: Frame, start: int) -> None:
+def _require_real(frame: Frame, start: int, name: str) -> None:
     """Nothing that the captured code made has been put where the body could find it: it is there only after all effects."""
     for _, args in frame.ex.effects[start:]:
         for value in args:
             if not _is_real(frame, value):
-                refuse("UNSUPPORTED_FUNCTION", "a function with a cache, after effects that hold new objects")
+                refuse("COLD_CACHE", f"{name}, after effects that hold new objects")
 
 
 def _is_real(frame: Frame, value: Any) -> bool:
