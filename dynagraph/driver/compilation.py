@@ -370,7 +370,7 @@ class Compilation(Locked):
             raise
 
     def _fills_caches(self, stop: Break, kind: Kind) -> bool:
-        """Whether a call shall run plainly, as it fills the caches of functions that the capture could not pass: the next one may."""
+        """Whether a call shall run plainly: it fills the caches of functions that the capture could not pass, and the next one may."""
         if stop.reason.name not in COLD or kind in self.filled:
             return False
         self.filled.add(kind)

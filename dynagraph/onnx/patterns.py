@@ -352,7 +352,7 @@ def _max_pool(node: Node, functional: Any) -> Iterator[Variant]:
         return
     n, s = node.ndim - 2, node.args[1].attrs["steps"][2]
     of = functional.max_pool2d if n == 2 else functional.max_pool3d
-    for k, p, rest in itertools.product((2, 3), (0, 1), range(s)):
+    for k, p, rest in itertools.product((2, 3), (1, 0), range(s)):  # what is padded is also a pool of the padded image
         sizes = tuple((m - 1) * s + k - 2 * p + rest for m in places)
 
         def fits(x: Node, sizes: Shape = sizes) -> bool:

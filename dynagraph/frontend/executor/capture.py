@@ -155,7 +155,8 @@ def capture(
     continuation.  `native_loops`: loops may be left to native code, where they can be.  `compile_loop`: makes machine code of those
     that a gradient is taken of.  `device`: where graphs of NumPy arrays run; native loops are the host's.  `learned`: of loops, by
     their heads, what an attempt that was given up has found, and this one finds.  `options`: of the compiled function, for others
-    that are compiled for it later.  `gives_up_at`: names of reasons at which nothing is captured, as the next call may come further.
+    that are compiled for it later.  `gives_up_at`: names of reasons at which nothing is
+    captured, as the next call may come further.
 
     >>> def f(x):
     ...     return x + 1

@@ -132,13 +132,16 @@ def _argument(frame: Frame, value: Any) -> Any:
         if in_mro(value.kind, "__hash__") is object.__hash__ and in_mro(value.kind, "__eq__") is object.__eq__:
             frame.ex.guards.require(Is(value.source, value.value))
             return value.value
-    if isinstance(value, Sequence) and issubclass(value.kind, tuple):
-        if value.kind.__hash__ is tuple.__hash__ and value.kind.__eq__ is tuple.__eq__:
-            return tuple.__new__(value.kind, [_argument(frame, item) for item in value.items])
+    if isinstance(value, Sequence) and issubclass(value.kind, tuple) and _is_equal_as_tuples(value.kind):
+        return tuple.__new__(value.kind, [_argument(frame, item) for item in value.items])
     number = known_number(plain(frame, value)) if isinstance(value, Const) else None
     if not isinstance(value, Const) or type(number) not in ATOMS or number != number:
         refuse("UNSUPPORTED_ARGUMENT", "an argument of a function with a cache that is not a number or text")
     return number
+
+
+def _is_equal_as_tuples(kind: type) -> bool:
+    return kind.__hash__ is tuple.__hash__ and kind.__eq__ is tuple.__eq__
 
 
 def _key(cache: Cache, args: list[Any], named: dict[str, Any]) -> Any:

@@ -52,7 +52,7 @@ def _register_autocast() -> None:
         if mode_of(frame, "autocast"):
             return follow(frame, function, args, kwargs)
         compute = function.object.without_autocast
-        return call(frame, frame.ex.wrap(compute, Trusted(compute, compute.__name__)), args, kwargs)
+        return call(frame, frame.ex.wrap(compute, Trusted(compute, function.name)), args, kwargs)
 
 
 @package("dynagraph.torch.core.arrays")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from dynagraph.torch.core.attention_flags import ENABLED as _attention
 from dynagraph.torch.missing import getattr_of
 
 
@@ -28,9 +29,6 @@ class _Matmul:
 
 
 matmul = _Matmul()
-_attention = {
-    "flash": True, "mem_efficient": True, "math": True, "cudnn": True, "overrideable": True, "fp16_bf16_reduction_math": False,
-}  # fmt: skip
 
 
 def _enable(kind: str, on: bool) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from dynagraph.torch.backends import cuda
+from dynagraph.torch.core.attention_flags import ENABLED
 from dynagraph.torch.missing import getattr_of
 
 WARN_FOR_UNFUSED_KERNELS = False
@@ -40,13 +40,13 @@ _priority = [1, 2, 0, 3, 4]
 
 
 def _cur_sdpa_kernel_backends(with_priority: bool = False) -> list[SDPBackend]:
-    found = [backend for name, backend in _FLAGS.items() if cuda._attention[name]]
+    found = [backend for name, backend in _FLAGS.items() if ENABLED[name]]
     return sorted(found, key=lambda backend: _priority.index(int(backend))) if with_priority else found
 
 
 def _set(backends: list[SDPBackend], set_priority: bool) -> None:
     for name, backend in _FLAGS.items():
-        cuda._attention[name] = backend in backends
+        ENABLED[name] = backend in backends
     if set_priority:
         first = [int(backend) for backend in backends]
         _priority[:] = first + [number for number in _priority if number not in first]

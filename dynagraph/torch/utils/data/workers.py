@@ -47,6 +47,7 @@ class WorkerInfo:
 
 
 _info: WorkerInfo | None = None
+__dynagraph_mutable__ = ("_info",)
 
 
 def get_worker_info() -> WorkerInfo | None:
