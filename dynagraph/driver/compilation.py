@@ -238,7 +238,12 @@ class Compilation(Locked):
 
         def serves(found: Found) -> Any | None:
             entry = self._entry_of(found.captured, found.executable, function)
-            if entry.check(values) is not None:
+            failed = entry.check(values)
+            if failed is not None and _prepared(found.captured, failed, values, function.__closure__ or ()):
+                failed = entry.check(values)
+            if failed is not None:
+                reason = found.captured.guards.explain(values, failed, function.__closure__ or ())
+                _log.info("%s: a program of another process does not serve: %s", function.__qualname__, reason)
                 return None
             self._add(entry, Program(found.captured, found.executable, 0.0, 0.0), kind, found.seconds)
             if found.executable is not None and found.executable.native is not None:
@@ -370,7 +375,7 @@ class Compilation(Locked):
             raise
 
     def _fills_caches(self, stop: Break, kind: Kind) -> bool:
-        """Whether a call shall run plainly: it fills the caches of functions that the capture could not pass, and the next one may."""
+        """Whether a call shall run plainly: it fills caches of functions that the capture could not pass, and the next one may."""
         if stop.reason.name not in COLD or kind in self.filled:
             return False
         self.filled.add(kind)
@@ -573,6 +578,16 @@ def _check_numbers(captured: Captured) -> None:
     ):
         if n > most:
             raise Break("TOO_MANY_VALUES", None, f"{n} {what}; at most {most} are possible")
+
+
+def _prepared(captured: Captured, failed: int, values: tuple, closure: tuple[Any, ...]) -> bool:
+    """Whether a guard fails on what the program's preparations make, and all before it hold: they are done then."""
+    source = getattr(captured.guards.guard(failed), "source", None)
+    if not any(preparation.is_of(source) for preparation in captured.preparations):
+        return False
+    for preparation in captured.preparations:
+        preparation.function(preparation.source.now(values, closure), *preparation.args)
+    return True
 
 
 class _WouldRaise(CaptureError):

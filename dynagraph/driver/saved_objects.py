@@ -29,6 +29,7 @@ ATOMS = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type
 BY_VALUE = (
     "dynagraph.ir.",
     "dynagraph.frontend.guards.",
+    "dynagraph.frontend.executor.state",
     "dynagraph.torch.core.joined",
     "dynagraph.driver.decorated",
     "dynagraph.backends.c.external_calls",
@@ -154,10 +155,14 @@ def _by_name(thing: Any) -> tuple[Any, ...] | None:
 
 
 class Holdings:
-    """What the modules of this package hold: objects by identity -> (module, global) or (module, global, key)."""
+    """What the modules of this package hold: objects by identity -> (module, global) or (module, global, key).
+
+    `functions`: those that stand elsewhere than their names say, such as lambdas of properties: as `_by_name` gives them.
+    """
 
     def __init__(self) -> None:
         self.places: dict[int, tuple[str, ...]] = {}
+        self.functions: dict[int, tuple[str, str, str]] = {}
         self.namespaces: dict[int, str] = {}
         for name, module in list(sys.modules.items()):
             namespace = getattr(module, "__dict__", None)
@@ -169,6 +174,10 @@ class Holdings:
 
     def _add(self, module: str, namespace: dict[str, Any]) -> None:
         for name, value in list(namespace.items()):
+            if isinstance(value, type) and value.__module__ == module:
+                for own, member in list(vars(value).items()):
+                    self._add_function(member, module, f"{value.__qualname__}.{own}")
+            self._add_function(value, module, name)
             if type(value) in ATOMS or isinstance(value, (types.ModuleType, types.FunctionType)):
                 continue
             if not (isinstance(value, type) and value.__module__ != module):
@@ -177,6 +186,16 @@ class Holdings:
                 for key, item in list(value.items()):
                     if type(key) is str and type(item) not in ATOMS and not isinstance(item, types.FunctionType):
                         self.places.setdefault(id(item), (module, name, key))
+
+
+    def _add_function(self, value: Any, module: str, path: str) -> None:
+        if isinstance(value, types.FunctionType):
+            self.functions.setdefault(id(value), (module, path, ""))
+        elif isinstance(value, (property, staticmethod, classmethod)):
+            for part in OF_CLASS:
+                function = getattr(value, part, None)
+                if function is not None:
+                    self.functions.setdefault(id(function), (module, path, part))
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -188,14 +207,16 @@ class Known:
     `sources`: the bytes of those that were needed, and digests of what stands there; each may need those before it.
     """
 
-    def __init__(self, holdings: Holdings, guards: Iterable[Guard]):
-        self.holdings = holdings
+    def __init__(self, holdings: Holdings, guards: Iterable[Guard], function: types.FunctionType):
+        self.holdings, self.function = holdings, function
         self.by_source: dict[int, Source] = {}
         self.cells: dict[int, tuple[types.FunctionType, int]] = {}
         self.codes: dict[int, types.FunctionType] = {}
         self.defaults: dict[int, tuple[types.FunctionType, str]] = {}
         self.sources: list[tuple[bytes, str]] = []
         self._numbers: dict[int, int] = {}
+        self._begun: set[int] = set()  # whose sources are being written
+        self.note(function)
         for guard in guards:
             if isinstance(guard, Is):
                 if isinstance(guard.object, (types.FunctionType, type)):
@@ -219,14 +240,17 @@ class Known:
 
     def reference(self, thing: Any) -> tuple[Any, ...]:
         """How a function or class is found: by its name, or where a guard looks at it."""
-        name = _by_name(thing)
+        if thing is self.function:
+            return ("called",)
+        name = _by_name(thing) or self.holdings.functions.get(id(thing))
         if name is not None:
             return ("name", *name, digest_of(thing))
         number = self._numbers.get(id(thing))
         if number is None:
             source = self.by_source.get(id(thing))
-            if source is None:
-                raise NotSaved(f"{thing!r}, which no name leads to")
+            if source is None or id(thing) in self._begun:
+                raise NotSaved(f"{thing.__module__}.{thing.__qualname__}, which no name leads to")
+            self._begun.add(id(thing))
             entry = self.written(source), digest_of(thing)
             number = self._numbers[id(thing)] = len(self.sources)
             self.sources.append(entry)
@@ -368,9 +392,9 @@ def _graph(name: str, constants: dict[str, Any], library: str, rows: tuple[Row, 
 class Loader(pickle.Unpickler):
     """Reads what a `Saver` wrote; Stale where something is gone or was changed.  `given`: what stands at its sources now."""
 
-    def __init__(self, data: bytes, given: tuple[Any, ...] = ()):
+    def __init__(self, data: bytes, function: types.FunctionType, given: tuple[Any, ...]):
         super().__init__(io.BytesIO(data))
-        self.given = given
+        self.function, self.given = function, given
         self._seen: dict[Any, Any] = {}
 
     def persistent_load(self, pid: Any) -> Any:
@@ -378,7 +402,7 @@ class Loader(pickle.Unpickler):
             try:
                 self._seen[pid] = getattr(self, f"_{pid[0]}")(*pid[1:])
             except (KeyError, AttributeError, IndexError, ValueError, NotSaved) as error:
-                raise Stale(f"{pid[0]} {pid[1]}: {error!r}") from error
+                raise Stale(f"{pid}: {error!r}") from error
         return self._seen[pid]
 
     def _held(self, module: str, name: str, *keys: str) -> Any:
@@ -402,6 +426,9 @@ class Loader(pickle.Unpickler):
     def _call(self, module: str, name: str, *args: Any) -> Any:
         return getattr(sys.modules[module], name)(*args)
 
+    def _called(self) -> Any:
+        return self.function
+
     def _source(self, number: int) -> Any:
         return self.given[number]
 
@@ -422,14 +449,14 @@ class Loader(pickle.Unpickler):
 
 
 def _standing_there(
-    sources: tuple[tuple[bytes, str], ...], values: tuple[Any, ...], closure: tuple[Any, ...]
+    sources: tuple[tuple[bytes, str], ...], function: types.FunctionType, values: tuple[Any, ...]
 ) -> tuple[Any, ...]:
     """The functions and classes at sources, for the arguments of a call; Stale where one is another."""
     found: tuple[Any, ...] = ()
     for data, digest in sources:
-        source = Loader(data, found).load()
+        source = Loader(data, function, found).load()
         try:
-            thing = source.now(values, closure)
+            thing = source.now(values, function.__closure__ or ())
             same = isinstance(thing, (types.FunctionType, type)) and digest_of(thing) == digest
         except (LookupError, AttributeError, ValueError, NotSaved) as error:
             raise Stale(f"{source}: {error!r}") from error
@@ -441,8 +468,7 @@ def _standing_there(
 
 def saved(value: Any, holdings: Holdings, guards: Iterable[Guard], function: types.FunctionType) -> bytes:
     """The bytes of a value, and of the sources that it needs.  `function`: whose program it is."""
-    known = Known(holdings, guards)
-    known.note(function)
+    known = Known(holdings, guards, function)
     data = known.written(value)
     return pickle.dumps((tuple(known.sources), data))
 
@@ -451,7 +477,7 @@ def loaded(data: bytes, function: types.FunctionType, values: tuple[Any, ...]) -
     """What `saved` has written, for a call of the function with these bound parameters; raises Stale."""
     sources, value = pickle.loads(data)
     try:
-        return Loader(value, _standing_there(sources, values, function.__closure__ or ())).load()
+        return Loader(value, function, _standing_there(sources, function, values)).load()
     except (AttributeError, ImportError) as error:  # a name that pickle itself looks up
         raise Stale(str(error)) from error
 

@@ -175,7 +175,7 @@ def _written(function: types.FunctionType, captured: Captured, executable: Execu
     rows, last, n_registers = captured.guards.parts()
     parts = (
         rows, last, n_registers, captured.graph, captured.result, captured.outputs, captured.n_inputs, captured.n_symbols,
-        captured.joined, captured.not_joined, machine, seconds,
+        captured.joined, captured.not_joined, captured.preparations, machine, seconds,
     )  # fmt: skip
     return saved(parts, Holdings(), [guard for _, guard in (*rows, *last)], function)
 
@@ -183,7 +183,7 @@ def _written(function: types.FunctionType, captured: Captured, executable: Execu
 def _read(image: bytes, function: types.FunctionType, values: tuple[Any, ...]) -> Found | None:
     """None where the machine code is not there any more."""
     (
-        rows, last, n_registers, graph, result, outputs, n_inputs, n_symbols, joined, not_joined, machine, seconds,
+        rows, last, n_registers, graph, result, outputs, n_inputs, n_symbols, joined, not_joined, preparations, machine, seconds,
     ) = loaded(image, function, values)  # fmt: skip
     executable = None
     if machine is not None:
@@ -197,7 +197,7 @@ def _read(image: bytes, function: types.FunctionType, values: tuple[Any, ...]) -
         executable = Executable(call=_not_called, native=native, cached=True)
     captured = Captured(
         graph, GuardList.of_parts(rows, last, n_registers), result, outputs, n_inputs, n_symbols, Target.of(function),
-        joined=joined, not_joined=not_joined,
+        joined=joined, not_joined=not_joined, preparations=preparations,
     )  # fmt: skip
     return Found(captured, executable, seconds)
 

@@ -30,7 +30,7 @@ from dynagraph.frontend.bytecode.resume import BreakPoint, Resumes, Target, brea
 from dynagraph.frontend.executor.breaks import Break, Reason, bare
 from dynagraph.frontend.executor.executor import Executor, Frame
 from dynagraph.frontend.executor.results import CannotBuild, Recipe, Results, order_in_memory
-from dynagraph.frontend.executor.state import Lazy
+from dynagraph.frontend.executor.state import Lazy, Preparation
 from dynagraph.frontend.guards.guards import Disjoint, GuardList, HasType, NoFloatingPointErrors, SizeRelation
 from dynagraph.frontend.guards.profile import Profile
 from dynagraph.frontend.guards.sources import Source
@@ -96,6 +96,7 @@ class Captured:
     the axes by which it is transposed in memory, or ().
     `prologue`: calls before the program, as plans take them.  `stop`: why the capture ends before the return.
     `joined`: whether operations that were recorded for gradients are one node; `not_joined`: why they are not.
+    `preparations`: what was done to the caller's objects before the program can serve.
     `of_process`: what it depends on that each process has anew: it serves no other.
     """
 
@@ -113,6 +114,7 @@ class Captured:
     joined: bool = False
     not_joined: str = ""
     of_process: str = ""
+    preparations: tuple[Preparation, ...] = ()
     env: ShapeEnv = field(default_factory=ShapeEnv)  # what was decided about sizes, and where
 
     def loops_seen(self) -> list[LoopSeen]:
@@ -467,6 +469,7 @@ class _Ending:
         return Captured(
             graph, ex.guards, recipe, outputs, ex.n_inputs, n_symbols, self.target, stop, self.prologue, self.loop,
             joined=ex.joined, not_joined=ex.not_joined, of_process=ex.of_process, env=ex.env,
+            preparations=tuple(ex.preparations),
         )  # fmt: skip
 
 

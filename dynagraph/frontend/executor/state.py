@@ -65,6 +65,21 @@ class Step:
     node: Node | None = None
 
 
+@dataclass(frozen=True)
+class Preparation:
+    """``function(what stands at source, *args)``: makes what a program finds, and what the plain call would make in the end."""
+
+    source: Source
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+
+    def is_of(self, source: Source | None) -> bool:
+        """Whether a source is found by way of this one's."""
+        while source is not None and source != self.source:
+            source = getattr(source, "base", None)
+        return source is not None
+
+
 class CaptureState(GraphState):
     def __init__(self, function: types.FunctionType, values: tuple[Any, ...], profile: Profile):
         super().__init__(function.__name__)
@@ -103,6 +118,7 @@ class CaptureState(GraphState):
         self.options: Options | None = None  # of the function that is compiled
         self.joined = False  # whether operations that were recorded for gradients are one node (library/joined.py)
         self.not_joined = ""  # why they are not
+        self.preparations: list[Preparation] = []  # what was done to the caller's objects for the program's sake
         self.of_process = ""  # what the program depends on that each process has anew
         self.shown: set[int] = set()  # objects whose repr is under way
 

@@ -474,6 +474,10 @@ class GuardList:
         """The source that a register holds; None: it is a parameter's."""
         return next((source for source, known in self._registers.items() if known == register), None)
 
+    def guard(self, index: int) -> Guard:
+        """That of instruction `index` of the program."""
+        return self._in_order()[index][1]
+
     def describe(self) -> list[str]:
         """A line for each guard; loads are not worth one."""
         return [str(guard) for _, guard in self._in_order() if not isinstance(guard, Load)]

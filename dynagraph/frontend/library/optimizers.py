@@ -9,6 +9,7 @@ from dynagraph.driver import deadline
 from dynagraph.frontend.executor.calls import call
 from dynagraph.frontend.executor.exceptions import refuse
 from dynagraph.frontend.executor.executor import Frame
+from dynagraph.frontend.executor.state import Preparation
 from dynagraph.frontend.guards.sources import Trusted
 from dynagraph.frontend.kinds.slots import items_of, load_attribute, plain, subscript
 from dynagraph.frontend.kinds.values import Array, Const, Object, Sequence, Value
@@ -30,6 +31,8 @@ def _register() -> None:
             refuse("UNSUPPORTED_VALUE", "a step of an optimizer that the function itself makes")
         k, some = plain(frame, number), [plain(frame, each) for each in items_of(frame, chosen)]
         alike = states.prepare(own.value, k, some)
+        if own.source is not None:
+            frame.ex.preparations.append(Preparation(own.source, states.prepare, (k, tuple(some))))
         places = load_attribute(frame, own, "_places")
         if alike is None:
             plain(frame, subscript(frame, places, Const(0)))  # once the states are there it is another version
