@@ -32,6 +32,13 @@ class Numbers(Dataset):  # type: ignore[type-arg]
         return k
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _first_use() -> None:
+    """What a process opens once, with its first worker that is killed."""
+    with pytest.raises(RuntimeError):
+        list(DataLoader(Numbers(0, lambda: os.kill(os.getpid(), signal.SIGKILL)), num_workers=1))
+
+
 def descriptors() -> int:
     gc.collect()  # what frames of exceptions have held
     return len(os.listdir("/proc/self/fd"))
