@@ -235,3 +235,110 @@ def test_training_steps(process: Process, tmp_path: Path) -> None:
     assert (restored, compiles, of_model) == (0, 1, 0)
     assert value[-1] == 5
     assert process.run(path) == [value, 1, 0, 1]
+
+
+# -- what a program must not take for granted in another process ------------------------------------------------------------
+
+LAYER = """
+FACTOR = 3.0
+from dynagraph import torch
+layer = torch.nn.Linear(3, 3)
+with torch.no_grad():
+    layer.weight.fill_(1.0)
+    layer.bias.fill_(0.0)
+{patch}
+def helper(x):
+    return layer(torch.relu(torch.from_numpy(x).float())).detach().numpy()
+"""
+PATCHES = {
+    "a method of a layer": "torch.nn.Linear.forward = lambda self, x: x * 5",
+    "an attribute of a layer's class": "torch.nn.Linear.extra = 1\ntorch.nn.Module.training = False",
+    "a function by one of ours": "torch.relu = torch.neg",
+    "a function by one of the user's": "torch.relu = lambda x: x - 100",
+    "an instance's forward": "layer.forward = lambda x: x * 7",
+}
+
+
+@pytest.mark.parametrize("what", PATCHES)
+def test_libraries_that_a_later_process_has_patched(process: Process, what: str) -> None:
+    plain = LAYER.format(patch="")
+    before = process(helper=plain)
+    assert process(helper=plain)[:3] == [before[0], 1, 0]
+    patched = LAYER.format(patch=PATCHES[what])
+    wanted = process(helper=patched, DYNAGRAPH_CACHE_PROGRAMS="0")
+    got = run_patched(process, plain, PATCHES[what])
+    assert got[0] == wanted[0]
+
+
+def run_patched(process: Process, helper: str, patch: str) -> Any:
+    """The unchanged script, with a patch run by a module that it imports between its definitions and its first call."""
+    text = SCRIPT.format(helper=helper, body=BODY, sizes="[3]")
+    (process.folder / "patches.py").write_text("def apply(torch, layer, np):\n    " + patch.replace("\n", "\n    ") + "\n")
+    call = "from dynagraph.driver import saved_programs\n"
+    assert call in text
+    path = process.folder / "script.py"
+    path.write_text(text.replace(call, call + "import patches; patches.apply(torch, layer, np)\n"))
+    return process.run(path)
+
+
+SWAPPED = "FACTOR = 3.0\ndef helper(x):\n    return np.sort(x) + np.sum(x)\n"
+
+
+def test_functions_of_numpy_that_stand_under_others_names(process: Process) -> None:
+    before = process(helper=SWAPPED)
+    assert process(helper=SWAPPED)[:3] == [before[0], 1, 0]
+    wanted = process(helper=SWAPPED + "np.sum = np.prod\n", DYNAGRAPH_CACHE_PROGRAMS="0")
+    text = SCRIPT.format(helper=SWAPPED, body=BODY, sizes="[3]")
+    call = "from dynagraph.driver import saved_programs\n"
+    path = process.folder / "script.py"
+    path.write_text(text.replace(call, call + "np.sum = np.prod\n"))
+    assert process.run(path)[0] == wanted[0]
+
+
+def test_a_users_module_with_the_name_of_a_standard_one(process: Process) -> None:
+    """Its classes have digests, too."""
+    helper = "FACTOR = 3.0\nimport colorsys\nhelper = colorsys.Model()\n"
+    text = "class Model:\n    scale = {scale}\n    def __call__(self, x):\n        return x * self.scale\n"
+    (process.folder / "colorsys.py").write_text(text.format(scale="2.0"))
+    before = process(helper=helper)
+    assert process(helper=helper)[:3] == [before[0], 1, 0]
+    (process.folder / "colorsys.py").write_text(text.format(scale="9.0"))
+    after = process(helper=helper)
+    assert after[0] != before[0] and after[1] == 0
+
+
+def test_effects_on_a_users_dict(process: Process) -> None:
+    """It is changed itself, whatever its keys are."""
+    helper = 'FACTOR = 3.0\nKEPT = {"value": 0.0}\ndef helper(x):\n    KEPT["value"] += 1.0\n    return x * KEPT["value"]\n'
+    values = [process(helper=helper, sizes="[3, 3, 3]", body=BODY)[0] for _ in range(2)]
+    assert values[0] == values[1]
+    assert values[0] != process(helper=helper, sizes="[3]", body=BODY)[0]
+
+
+def test_steps_of_two_optimizers(process: Process, tmp_path: Path) -> None:
+    """Both have states that the program finds made, where the optimizers are what they were."""
+    path = tmp_path / "training.py"
+    first = (
+        "opt_a = torch.optim.Adam(model.first.parameters(), lr=0.1)\n"
+        "opt_b = torch.optim.SGD(model.second.parameters(), lr=0.1, momentum=0.9)"
+    )
+    text = TRAINING.replace("target = torch.tensor", first + "\ntarget = torch.tensor").replace(
+        """    with torch.no_grad():
+        for p in model.parameters():
+            p -= 0.1 * p.grad
+            p.grad = None
+""",
+        "    opt_a.step(); opt_b.step(); opt_a.zero_grad(); opt_b.zero_grad()\n",
+    )
+    path.write_text(text)
+    value = process.run(path)
+    assert value[1:3] == [0, 1]
+    assert process.run(path)[:3] == [value[0], 1, 0]
+    sgd, rmsprop = "SGD(model.second.parameters(), lr=0.1, momentum=0.9)", "RMSprop(model.second.parameters(), lr=0.1)"
+    path.write_text(text.replace(sgd, rmsprop))
+    other = process.run(path)
+    assert other[0] != value[0] and other[1] == 0
+    path.write_text(text.replace('@dg.compile(mode="max")\n', "").replace("step.stats.restored, step.stats.compiles, ", "0, 1, "))
+    plain = process.run(path)
+    for a, b in zip(plain[0][0], value[0][0]):
+        assert a == pytest.approx(b, rel=1e-5)

@@ -239,7 +239,9 @@ class Compilation(Locked):
         def serves(found: Found) -> Any | None:
             entry = self._entry_of(found.captured, found.executable, function)
             failed = entry.check(values)
-            if failed is not None and _prepared(found.captured, failed, values, function.__closure__ or ()):
+            for _ in found.captured.preparations:
+                if failed is None or not _prepared(found.captured, failed, values, function.__closure__ or ()):
+                    break
                 failed = entry.check(values)
             if failed is not None:
                 reason = found.captured.guards.explain(values, failed, function.__closure__ or ())
@@ -581,13 +583,12 @@ def _check_numbers(captured: Captured) -> None:
 
 
 def _prepared(captured: Captured, failed: int, values: tuple, closure: tuple[Any, ...]) -> bool:
-    """Whether a guard fails on what the program's preparations make, and all before it hold: they are done then."""
+    """Whether a guard fails on what a preparation of the program makes, and all before it hold: it is made then."""
     source = getattr(captured.guards.guard(failed), "source", None)
-    if not any(preparation.is_of(source) for preparation in captured.preparations):
-        return False
-    for preparation in captured.preparations:
+    found = [preparation for preparation in captured.preparations if preparation.is_of(source)]
+    for preparation in found:
         preparation.function(preparation.source.now(values, closure), *preparation.args)
-    return True
+    return bool(found)
 
 
 class _WouldRaise(CaptureError):

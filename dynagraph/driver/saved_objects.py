@@ -1,22 +1,27 @@
 """How what a program refers to is written to a file, and found again in another process.
 
-Functions, classes, modules, and the objects that this package's modules hold go by name; functions and classes of others with a
-digest of their code, so that a program is not used once these were edited.  Plain values, graphs and guards go by value.
-Everything else is refused: an object of the user's is another one in each process.
+Functions, classes, modules, and the objects that this package's modules hold go by name.  Beside the names of functions and classes
+stand digests: of users' code, so that a program is not used once it was edited; of libraries, of where each function is defined, so
+that it is not used where a process has replaced one.  Plain values, graphs and guards go by value.  Everything else is refused: an
+object of the user's is another one in each process.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
+import os
 import pickle
 import sys
 import types
+import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
+from dynagraph._core import _dispatch
 from dynagraph.frontend.guards.guards import Guard, Is
 from dynagraph.frontend.guards.sources import Source
 from dynagraph.ir.graph import Graph, Meta, Node
@@ -26,6 +31,7 @@ from dynagraph.ir.shapes import SymInt
 from dynagraph.location import Location
 
 ATOMS = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented))
+PLAIN = frozenset({*ATOMS, frozenset, np.dtype, range, slice})
 BY_VALUE = (
     "dynagraph.ir.",
     "dynagraph.frontend.guards.",
@@ -35,10 +41,10 @@ BY_VALUE = (
     "dynagraph.backends.c.external_calls",
     "dynagraph.location",
 )
-# whose functions and classes are the same as long as their versions are, which are part of a program's key
-TRUSTED = frozenset({"dynagraph", "numpy", "ml_dtypes", "scipy", "builtins", *sys.stdlib_module_names}) - {"__main__"}
+PACKAGES = ("dynagraph", "numpy")  # whose code is the same as long as their versions are, as the standard library's is
 OF_CLASS = ("fget", "fset", "fdel", "__func__")  # where descriptors of a class hold functions
 DISPATCHER = type(np.sum)  # of NumPy's functions that other classes may take over
+NAMED = (DISPATCHER, np.ufunc, types.BuiltinFunctionType)  # functions in C, which are what their names say
 IGNORED = ("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__static_attributes__", "__firstlineno__")
 
 
@@ -89,19 +95,28 @@ def function_digest(function: types.FunctionType) -> str:
     return code_digest(function.__code__) + value_text(defaults)
 
 
+_digests: weakref.WeakKeyDictionary[type, tuple[int, str]] = weakref.WeakKeyDictionary()  # with the classes' versions
+
+
 def class_digest(cls: type) -> str:
-    """Of all that a class and its bases define, in Python outside of this package and of those that it trusts."""
+    """Of all that a class and its bases define."""
+    version = _dispatch.type_version(cls)
+    known = _digests.get(cls)
+    if known is not None and version and known[0] == version:
+        return known[1]
     parts: list[str] = []
     for base in cls.__mro__:
+        text = _library_member_text if is_of_library(base) else _member_text
         parts.append(f"{base.__module__}.{base.__qualname__}")
-        if not is_trusted(base):
-            parts += [f"{name}={_member_text(value)}" for name, value in vars(base).items() if name not in IGNORED]
-    return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()
+        parts += [f"{name}={text(value)}" for name, value in vars(base).items() if name not in IGNORED]
+    digest = hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()
+    _digests[cls] = version, digest
+    return digest
 
 
 def _member_text(value: Any) -> str:
     if isinstance(value, types.FunctionType):
-        return function_digest(value)
+        return digest_of(value)
     if isinstance(value, (staticmethod, classmethod)):
         return type(value).__name__ + _member_text(value.__func__)
     if isinstance(value, property):
@@ -113,19 +128,57 @@ def _member_text(value: Any) -> str:
     return value_text(value)
 
 
-def is_trusted(thing: Any) -> bool:
-    """Whether a function or class is of a package that changes with its version only."""
-    return str(getattr(thing, "__module__", None) or "builtins").partition(".")[0] in TRUSTED
+def _library_member_text(value: Any) -> str:
+    """Of what a library's class holds, which only somebody who replaces it changes."""
+    try:
+        return _member_text(value)
+    except NotSaved:
+        return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+@functools.cache
+def _is_library(name: str, file: str | None) -> bool:
+    """Whether a module is of the standard library, of this package or of NumPy: users' modules may have any name."""
+    top = name.partition(".")[0]
+    if top in PACKAGES:
+        home = os.path.dirname(str(sys.modules[top].__file__))
+    elif top in sys.stdlib_module_names:
+        if file is None:  # built in, or frozen
+            return True
+        home = os.path.dirname(os.__file__)
+    else:
+        return False
+    return file is not None and file.startswith(home + os.sep) and "-packages" not in file[len(home) :]
+
+
+def is_of_library(thing: Any) -> bool:
+    """Whether a function or class is of a library that changes with its version only, which is part of a program's key."""
+    name = thing.__globals__.get("__name__") if isinstance(thing, types.FunctionType) else getattr(thing, "__module__", None)
+    module = sys.modules.get(str(name or "builtins"))
+    return module is not None and _is_library(str(name or "builtins"), getattr(module, "__file__", None))
+
+
+def _definition(function: types.FunctionType, depth: int = 2) -> str:
+    """Where a library's function is defined, and those that its closure holds: decorators make many functions of one code."""
+    code = function.__code__
+    parts = [f"{function.__module__} {function.__qualname__} {code.co_qualname} {code.co_filename} {code.co_firstlineno}"]
+    for cell in (function.__closure__ or ()) if depth else ():
+        held = cell.cell_contents if cell != types.CellType() else None
+        if isinstance(held, types.FunctionType):
+            parts.append(_definition(held, depth - 1))
+    return "(".join(parts)
 
 
 def digest_of(thing: Any) -> str:
-    """What has to be the same where a function or class is found by name."""
-    if is_trusted(thing):
-        return ""
+    """What has to be the same where a function or class is found."""
     if isinstance(thing, types.FunctionType):
-        return function_digest(thing)
-    if isinstance(thing, type):
-        return class_digest(thing)
+        if not is_of_library(thing):
+            return function_digest(thing)
+        return _definition(thing)
+    if isinstance(thing, type):  # the compiler's own parts are no classes of anybody's objects
+        return "" if thing.__module__.startswith(BY_VALUE) else class_digest(thing)
+    if isinstance(thing, NAMED):
+        return f"{type(thing).__name__} {thing.__name__}"
     raise NotSaved(f"{thing!r}")
 
 
@@ -142,6 +195,8 @@ def _found(module: str, qualname: str) -> Any:
 def _by_name(thing: Any) -> tuple[Any, ...] | None:
     """(module, qualname, attribute of the descriptor there) of a function or class, where its name leads to it."""
     module, qualname = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
+    if isinstance(thing, np.ufunc):
+        module, qualname = "numpy", thing.__name__
     try:
         found = _found(module or "builtins", str(qualname))
     except (KeyError, AttributeError):
@@ -162,7 +217,6 @@ class Holdings:
 
     def __init__(self) -> None:
         self.places: dict[int, tuple[str, ...]] = {}
-        self.functions: dict[int, tuple[str, str, str]] = {}
         self.namespaces: dict[int, str] = {}
         for name, module in list(sys.modules.items()):
             namespace = getattr(module, "__dict__", None)
@@ -174,28 +228,35 @@ class Holdings:
 
     def _add(self, module: str, namespace: dict[str, Any]) -> None:
         for name, value in list(namespace.items()):
-            if isinstance(value, type) and value.__module__ == module:
-                for own, member in list(vars(value).items()):
-                    self._add_function(member, module, f"{value.__qualname__}.{own}")
-            self._add_function(value, module, name)
-            if type(value) in ATOMS or isinstance(value, (types.ModuleType, types.FunctionType)):
+            if type(value) in ATOMS or isinstance(value, (types.ModuleType, types.FunctionType, type)):  # these have digests
                 continue
-            if not (isinstance(value, type) and value.__module__ != module):
-                self.places.setdefault(id(value), (module, name))
+            self.places.setdefault(id(value), (module, name))
             if type(value) is dict:
                 for key, item in list(value.items()):
-                    if type(key) is str and type(item) not in ATOMS and not isinstance(item, types.FunctionType):
+                    if type(key) is str and type(item) not in ATOMS and not isinstance(item, (types.FunctionType, type)):
                         self.places.setdefault(id(item), (module, name, key))
 
+    @functools.cached_property
+    def functions(self) -> dict[int, tuple[str, str, str]]:
+        found: dict[int, tuple[str, str, str]] = {}
+        for module in self.namespaces.values():
+            if module.partition(".")[0] == "dynagraph":
+                for name, value in list(vars(sys.modules[module]).items()):
+                    _add_function(found, value, module, name)
+                    if isinstance(value, type) and value.__module__ == module:
+                        for own, member in list(vars(value).items()):
+                            _add_function(found, member, module, f"{value.__qualname__}.{own}")
+        return found
 
-    def _add_function(self, value: Any, module: str, path: str) -> None:
-        if isinstance(value, types.FunctionType):
-            self.functions.setdefault(id(value), (module, path, ""))
-        elif isinstance(value, (property, staticmethod, classmethod)):
-            for part in OF_CLASS:
-                function = getattr(value, part, None)
-                if function is not None:
-                    self.functions.setdefault(id(function), (module, path, part))
+
+def _add_function(found: dict[int, tuple[str, str, str]], value: Any, module: str, path: str) -> None:
+    if isinstance(value, types.FunctionType):
+        found.setdefault(id(value), (module, path, ""))
+    elif isinstance(value, (property, staticmethod, classmethod)):
+        for part in OF_CLASS:
+            function = getattr(value, part, None)
+            if function is not None:
+                found.setdefault(id(function), (module, path, part))
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -216,6 +277,8 @@ class Known:
         self.sources: list[tuple[bytes, str]] = []
         self._numbers: dict[int, int] = {}
         self._begun: set[int] = set()  # whose sources are being written
+        self._references: dict[int, tuple[Any, ...]] = {}
+        self._kept: list[Any] = []
         self.note(function)
         for guard in guards:
             if isinstance(guard, Is):
@@ -240,6 +303,13 @@ class Known:
 
     def reference(self, thing: Any) -> tuple[Any, ...]:
         """How a function or class is found: by its name, or where a guard looks at it."""
+        known = self._references.get(id(thing))
+        if known is None:
+            known = self._references[id(thing)] = self._reference(thing)
+            self._kept.append(thing)  # no other has its identity meanwhile
+        return known
+
+    def _reference(self, thing: Any) -> tuple[Any, ...]:
         if thing is self.function:
             return ("called",)
         name = _by_name(thing) or self.holdings.functions.get(id(thing))
@@ -267,12 +337,14 @@ class Saver(pickle.Pickler):
 
     def persistent_id(self, obj: Any) -> Any:
         kind = type(obj)
-        if kind is not type(None) and id(obj) in self.known.defaults:  # which guards know by identity
+        if kind in PLAIN:
+            return None
+        if (kind is tuple or kind is dict) and id(obj) in self.known.defaults:  # which guards know by identity
             function, name = self.known.defaults[id(obj)]
             return ("attribute", name, *self.known.reference(function))
-        if kind in ATOMS or kind is tuple or kind is frozenset or kind is np.dtype or kind is range or kind is slice:
+        if kind is tuple:
             return None
-        made_by = getattr(obj, "__dynagraph_made_by__", None) if is_trusted(obj if isinstance(obj, type) else kind) else None
+        made_by = getattr(obj, "__dynagraph_made_by__", None) if kind.__module__.startswith("dynagraph.") or kind is type else None
         if made_by is not None:  # it is made when it is first needed
             made = made_by()
             if made is not None:
@@ -284,7 +356,9 @@ class Saver(pickle.Pickler):
             return "module", obj.__name__
         if kind is dict:
             return self._of_dict(obj)
-        if isinstance(obj, (types.FunctionType, type, DISPATCHER)):
+        if isinstance(obj, (types.FunctionType, type, DISPATCHER, np.ufunc)):
+            return self.known.reference(obj)
+        if isinstance(obj, types.BuiltinFunctionType) and isinstance(obj.__self__, (types.ModuleType, type(None))):
             return self.known.reference(obj)
         if isinstance(obj, types.CodeType):
             runs = self.known.codes.get(id(obj))
@@ -298,8 +372,8 @@ class Saver(pickle.Pickler):
             return ("cell", owner[1], *self.known.reference(owner[0]))
         if isinstance(obj, (types.MemberDescriptorType, types.GetSetDescriptorType)):
             return ("member", obj.__name__, *self.known.reference(obj.__objclass__))
-        if isinstance(obj, (types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodDescriptorType, np.ufunc)):
-            return None  # which pickle finds by name
+        if isinstance(obj, (types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodDescriptorType)):
+            return None  # of a class or object, by whose attribute pickle finds it
         if isinstance(obj, (np.generic, Node)) or kind.__module__.startswith(BY_VALUE):
             self._parts.update(_containers_of(obj))
             return None

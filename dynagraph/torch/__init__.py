@@ -23,7 +23,6 @@ from dynagraph.torch import fft as fft
 from dynagraph.torch import func as func
 from dynagraph.torch import linalg as linalg
 from dynagraph.torch import nn as nn
-from dynagraph.torch import optim as optim
 from dynagraph.torch import random as random
 from dynagraph.torch import sparse as sparse
 from dynagraph.torch import special as special
