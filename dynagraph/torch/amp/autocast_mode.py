@@ -18,6 +18,7 @@ from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.tensor import Tensor
 
 _KINDS = ("cpu", "cuda")  # of devices that there is an autocast for
+_ABSENT = ("hpu", "ipu", "maia", "mps", "mtia", "privateuseone", "xla", "xpu")  # for which PyTorch has one: it is always off here
 _HALVES = (dtypes.bfloat16, dtypes.float16)
 
 
@@ -42,6 +43,8 @@ def _checked(device_type: Any, who: str) -> str:
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
     """Whether autocast is on for a type of devices."""
+    if device_type in _ABSENT:
+        return False
     return mode.autocast_cpu if _checked(device_type, "is_autocast_enabled") == "cpu" else mode.autocast_cuda
 
 
@@ -49,6 +52,8 @@ def set_autocast_enabled(device_type: Any, enabled: bool | None = None) -> None:
     """Set whether autocast is on, for a type of devices or, given alone, for GPUs."""
     if enabled is None:
         device_type, enabled = "cuda", device_type
+    if device_type in _ABSENT and not enabled:
+        return
     if _checked(device_type, "set_autocast_enabled") == "cpu":
         mode.autocast_cpu = enabled
     else:

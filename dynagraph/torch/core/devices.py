@@ -9,7 +9,11 @@ from typing import Any
 
 import numpy as np
 
-_TYPES = ("cpu", "cuda", "meta")
+# PyTorch's; libraries compare with any of them.  Tensors are on the first two
+_TYPES = (
+    "cpu", "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "xla", "lazy", "vulkan", "mps",
+    "meta", "hpu", "mtia", "privateuseone",
+)  # fmt: skip
 
 
 class device:
@@ -97,6 +101,8 @@ def library_of(where: device) -> Any:
         return np
     if where.type == "meta":
         raise RuntimeError("the meta device holds no data, and is not supported")
+    if where.type != "cuda":
+        raise RuntimeError(f"tensors are on the CPU or on CUDA devices; there is no device {str(where)!r}")
     try:
         return sys.modules.get("cupy") or importlib.import_module("cupy")
     except ImportError:

@@ -8,6 +8,7 @@ that the comparison needs no PyTorch:
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import math
@@ -54,6 +55,12 @@ def fresh(torch: Any, *values: float, dtype: Any = None) -> Any:
     return torch.tensor(values or (1.0, 2.0, 3.0), dtype=dtype or torch.float64, requires_grad=True)
 
 
+def stream_of_pytorch(torch: Any) -> Any:
+    """A context in which random numbers are of PyTorch's stream, in a torch that has a stream of its own."""
+    own = getattr(torch.random, "torch_compatible", None)
+    return contextlib.nullcontext() if own is None else own(True)
+
+
 def raised(function: Callable[[], Any]) -> str:
     """The text of the error that a function raises."""
     try:
@@ -85,7 +92,7 @@ def plain(value: Any) -> Any:
 
 def outcome(run: Behaviour, torch: Any) -> dict[str, Any]:
     """What a behaviour gives, or the error that it raises, and the warnings."""
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, stream_of_pytorch(torch):
         warnings.simplefilter("always")
         try:
             found: dict[str, Any] = {"value": plain(run(torch))}

@@ -17,8 +17,6 @@ LOADERS: dict[str, dict[str, Any]] = {
 
 
 def of(torch: Any) -> Any:
-    if hasattr(torch.random, "torch_compatible"):
-        torch.random.torch_compatible(True)
     torch.manual_seed(3)
     return module_of(torch, "utils.data")
 
