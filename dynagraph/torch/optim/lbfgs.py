@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dynagraph.torch.core.grad_mode import enable_grad
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.functions.joining import cat
 from dynagraph.torch.functions.splitting import view_as_real
