@@ -74,7 +74,19 @@ def _on_frame(function: types.FunctionType, code: types.CodeType, values: tuple)
     root = getattr(_frame_hook.watched(), "compilation", None)
     if root is None or not may_be_captured(function, code):
         return _frame_hook.SKIP
-    return root.on_frame(function, code, values) if any(map(_holds_arrays, values)) else None
+    return root.on_frame(function, code, values) if any(map(_holds_arrays, (*values, *_enclosed(function)))) else None
+
+
+def _enclosed(function: types.FunctionType) -> list[Any]:
+    """What the variables of enclosing functions hold, as far as they are set."""
+    return [value for cell in function.__closure__ or () for value in [_contents(cell)] if value is not cell]
+
+
+def _contents(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # it is not set yet
+        return cell
 
 
 def _holds_arrays(value: Any) -> bool:

@@ -87,6 +87,17 @@ def concrete(value: Any, sizes: Sizes) -> Any:
     return value
 
 
+def symbols_in(value: Any) -> set[Symbol]:
+    """The symbolic sizes in a shape or an attribute."""
+    if isinstance(value, SymInt):
+        return value.expr.symbols()
+    if isinstance(value, tuple):
+        return set().union(*map(symbols_in, value)) if value else set()
+    if isinstance(value, FunctionCall):
+        return symbols_in((value.args, tuple(v for _, v in value.kwargs)))
+    return set()
+
+
 def concrete_attrs(node: Node, sizes: Sizes) -> dict[str, Any]:
     return {name: concrete(value, sizes) for name, value in node.attrs.items()} if sizes else node.attrs
 
@@ -108,4 +119,4 @@ def at_sizes(graph: Graph, sizes: Sizes) -> Graph:
     return new
 
 
-__all__ = ["Sizes", "at_sizes", "bind_sizes", "concrete", "concrete_attrs", "interpret"]
+__all__ = ["Sizes", "at_sizes", "bind_sizes", "concrete", "concrete_attrs", "interpret", "symbols_in"]

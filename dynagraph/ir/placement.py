@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from dynagraph.driver.forks import cached_property
 from dynagraph.ir import dtypes
 from dynagraph.ir.device_segments import Order, best_order, makespan
-from dynagraph.ir.external_calls import FunctionCall
 from dynagraph.ir.graph import Graph, Meta, Node
-from dynagraph.ir.intexpr import Symbol
+from dynagraph.ir.interpreter import symbols_in
 from dynagraph.ir.machine_model import Machine
-from dynagraph.ir.shapes import SymInt, expr_of
+from dynagraph.ir.shapes import expr_of
 from dynagraph.ir.text import align
 
 LIBRARIES = {"cpu": "numpy", "cuda": "cupy"}  # whose arrays the graphs for a kind of device take
@@ -205,8 +203,8 @@ class Placement:
 
     def _symbols(self, nodes: Iterable[Node], inputs: Iterable[Node]) -> tuple[str, ...]:
         nodes = [*self._shared(nodes), *nodes]
-        used = {s.name for node in nodes for value in (node.shape, *node.attrs.values()) for s in _symbols_in(value)}
-        used |= {s.name for node in inputs for s in _symbols_in(node.shape)}
+        used = {s.name for node in nodes for value in (node.shape, *node.attrs.values()) for s in symbols_in(value)}
+        used |= {s.name for node in inputs for s in symbols_in(node.shape)}
         said = {node.attrs["symbol"] for node in inputs if "symbol" in node.attrs}
         sizes = [expr_of(dim) for node in inputs for dim in node.shape]
         said |= {symbol.name for size in sizes for symbol in size.symbols() if size.terms == {(symbol,): 1}}
@@ -240,17 +238,6 @@ class Placement:
 
 def _names(nodes: Iterable[Node]) -> str:
     return ", ".join(node.name for node in nodes) or "nothing"
-
-
-def _symbols_in(value: Any) -> set[Symbol]:
-    """The symbolic sizes in a shape or an attribute."""
-    if isinstance(value, SymInt):
-        return value.expr.symbols()
-    if isinstance(value, tuple):
-        return set().union(*map(_symbols_in, value)) if value else set()
-    if isinstance(value, FunctionCall):
-        return _symbols_in((value.args, tuple(v for _, v in value.kwargs)))
-    return set()
 
 
 def time_text(seconds: float) -> str:

@@ -8,6 +8,8 @@ import collections
 import gc
 import itertools
 import math
+import operator
+import math
 import struct
 import sys
 import types
@@ -698,6 +700,16 @@ def test_scalars(type_: type, good: Any, bad: tuple) -> None:
         assert e.check((other,)) == 0
 
 
+def test_comparisons_of_floats() -> None:
+    operators = {"<": 0, "<=": 1, "==": 2, "!=": 3, ">": 4, ">=": 5}
+    for symbol, number, now in itertools.product(operators, (0.0, 2, math.nan), (-1.0, 0.0, 2.0, 2.5, math.nan)):
+        answer = getattr(operator, ("lt", "le", "eq", "ne", "gt", "ge")[operators[symbol]])(now, number)
+        assert entry(("compares", 0, symbol, number, answer)).check((now,)) is None
+        assert entry(("compares", 0, symbol, number, not answer)).check((now,)) == 0
+    assert entry(("compares", 0, "<", 5, True)).check((1,)) == 0
+    assert entry(("compares", 0, "<", "a", True)).check((1.0,)) == 0
+
+
 def test_sizes_and_relations() -> None:
     def relation(op: str, left: Any, right: Any, truth: bool = True) -> Entry:
         return entry(
@@ -944,6 +956,8 @@ GOOD = ("array", 0, 0, np.dtype(float), 1, (3,), None, None)
         (GOOD, ("dim", 0, 0, 0)),
         (("relation", "!=", 1, 1, True),),
         (("relation", 5, 1, 1, True),),
+        (("compares", 0, "<>", 1.0, True),),
+        (("compares", 0, "<", [], True),),
         (("relation", "==", "a", 1, True),),
         (("relation", "==", ("+",), 1, True),),
         (("relation", "==", (1, 2), 1, True),),

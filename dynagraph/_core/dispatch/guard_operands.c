@@ -397,6 +397,16 @@ static int take_comparison(dg_guard *g, PyObject *given, dg_guard_program *of)
     return wrong(of, "==, < or <=", given);
 }
 
+/* of Python's numbers */
+static int take_operator(dg_guard *g, PyObject *given, dg_guard_program *of)
+{
+    static const char *const symbols[] = {[Py_LT] = "<", [Py_LE] = "<=", [Py_EQ] = "==", [Py_NE] = "!=", [Py_GT] = ">", [Py_GE] = ">="};
+    for (g->comparison = Py_LT; PyUnicode_Check(given) && g->comparison <= Py_GE; ++g->comparison)
+        if (PyUnicode_CompareWithASCIIString(given, symbols[g->comparison]) == 0)
+            return 0;
+    return wrong(of, "<, <=, ==, !=, > or >=", given);
+}
+
 static int take_size(dg_size *size, PyObject *given, dg_guard_program *of)
 {
     if (dg_size_parse(given, of->n_symbols, size) < 0)
@@ -426,7 +436,7 @@ static int (*const TAKE[128])(dg_guard *g, PyObject *given, dg_guard_program *of
     ['m'] = take_method_descriptor, ['b'] = take_builtin, ['v'] = take_value, ['e'] = take_elements, ['x'] = take_scalar_type,
     ['a'] = take_dtype, ['A'] = take_device_dtype, ['N'] = take_rank, ['['] = take_dims, [']'] = take_strides, ['w'] = take_writeable,
     ['W'] = take_written_inputs, ['='] = take_comparison, ['z'] = take_left, ['Z'] = take_right, ['h'] = take_truth,
-    ['U'] = take_registers,
+    ['U'] = take_registers, ['q'] = take_operator,
 };
 
 int dg_guard_take(dg_guard *g, char letter, PyObject *given, dg_guard_program *of) { return TAKE[(int)letter](g, given, of); }

@@ -186,6 +186,20 @@ int dg_is_of_value(dg_guard *g, dg_frame *frame)
     return PyType_IsSubtype(Py_TYPE(object), type) && has_value(g, object, type);
 }
 
+/* a float and the guard's number: what comparing them gives */
+int dg_compares(dg_guard *g, dg_frame *frame)
+{
+    PyObject *object = dg_guarded(g, frame);
+    if (!PyFloat_CheckExact(object))
+        return 0;
+    PyObject *is = PyObject_RichCompare(object, g->object, g->comparison);
+    if (!is)
+        PyErr_Clear(); /* the guard's value is no number */
+    int holds = is && (is == Py_True) == g->truth;
+    Py_XDECREF(is);
+    return holds;
+}
+
 /* -- types and attributes --------------------------------------------------------------------------------------------------- */
 
 unsigned int dg_type_version(PyTypeObject *type)

@@ -24,6 +24,7 @@ typedef struct dg_guard dg_guard;
     ROW("distinct", "Un", dg_are_distinct) \
     ROW("equal", "rv", dg_is_equal) \
     ROW("value", "rv", dg_is_of_value) \
+    ROW("compares", "rqvh", dg_compares) \
     ROW("type", "rt", dg_is_of_type) \
     ROW("type_version", "rT", dg_is_of_unchanged_type) \
     ROW("unmodified", "T", dg_is_unmodified) \

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.ir.external_calls import FunctionCall, selected
-from dynagraph.ir.interpreter import concrete
+from dynagraph.ir.interpreter import concrete, symbols_in
 from dynagraph.ir.loops import ExternalCall, LoopProgram
 
 Results = tuple[int | None, ...]  # which of a call's results the program takes; None: its only one
@@ -22,6 +22,7 @@ class ExternalCalls:
 
     def __init__(self, calls: tuple[tuple[FunctionCall, Results], ...]):
         self.calls = calls
+        self.takes_sizes = [bool(symbols_in(call)) for call, _ in calls]
 
     def __dynagraph_parts__(self) -> tuple[Any, ...]:
         """What the constructor is given to make it in another process."""
@@ -29,7 +30,7 @@ class ExternalCalls:
 
     def __call__(self, number: int, sizes: Sequence[int], operands: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
         call, taken = self.calls[number]
-        if sizes:
+        if self.takes_sizes[number]:
             call = call.map(lambda value: concrete(value, {f"s{k}": size for k, size in enumerate(sizes)}))
         with np.errstate(all="ignore"):  # as kernels are: no warnings
             value = call.run(np, operands, out=_room(taken, results)) if call.takes_out else call.run(np, operands)

@@ -67,15 +67,18 @@ class Step:
 
 @dataclass(frozen=True)
 class Preparation:
-    """``function(what stands at source, *args)``: makes what a program finds, and what the plain call would make in the end."""
+    """``function(what stands at source, *args)``: makes what a program finds at `made`, and what the plain call would make in the
+    end.
+    """
 
     source: Source
     function: Callable[..., Any]
     args: tuple[Any, ...]
+    made: Source
 
-    def is_of(self, source: Source | None) -> bool:
-        """Whether a source is found by way of this one's."""
-        while source is not None and source != self.source:
+    def makes(self, source: Source | None) -> bool:
+        """Whether a source is found by way of what it makes."""
+        while source is not None and source != self.made:
             source = getattr(source, "base", None)
         return source is not None
 

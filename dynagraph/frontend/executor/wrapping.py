@@ -250,7 +250,7 @@ def _number(ex: CaptureState, obj: Any, source: Source) -> Value:
         dtype = dtypes.float64 if type(obj) is float else dtypes.complex128
         node = ex.graph.placeholder(source.label, Meta(dtype, ()))
         ex.symbolic_floats.add(source)
-        return Number(node, source)
+        return Number(node, source, now=obj if type(obj) is float else None)
     ex.guards.require(Equal(source, obj))
     return Const(obj, source)
 

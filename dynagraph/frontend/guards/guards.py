@@ -163,6 +163,16 @@ class HasValue(Equal):
 
 
 @dataclass(eq=False)
+class Compares(SourceGuard):
+    """Comparing the float that stands there with a number gives this."""
+
+    symbol: str
+    number: Any
+    truth: bool
+    instruction, says = "compares", "{symbol} {number} is {truth}"
+
+
+@dataclass(eq=False)
 class HasType(SourceGuard):
     kind: type
     instruction, says = "type", "is a {kind.__name__}"

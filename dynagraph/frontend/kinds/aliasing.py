@@ -249,9 +249,14 @@ def _overlaps_itself(array: Any) -> bool:
 CACHED = type(functools.lru_cache(bool))
 
 
+STORING: list[Any] = []  # effects in Python that only store
+
+
 def shows(function: Any) -> bool:
     """Whether an effect looks into its arguments, rather than storing them; a function with a cache gives what it holds."""
     called = function.func if isinstance(function, functools.partial) else function
+    if any(called is each for each in STORING):
+        return False
     return not isinstance(called, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, CACHED))
 
 
@@ -262,4 +267,4 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, (Const, Number)) or (isinstance(value, Array) and value.is_scalar)
 
 
-__all__ = ["Memories", "Memory", "is_broadcast", "same_place", "shows", "way_to"]
+__all__ = ["STORING", "Memories", "Memory", "is_broadcast", "same_place", "shows", "way_to"]

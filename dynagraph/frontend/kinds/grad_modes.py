@@ -11,6 +11,7 @@ from typing import Any
 from dynagraph._core._dispatch import GradModes
 from dynagraph.frontend.executor.executor import Frame
 from dynagraph.frontend.guards.guards import Returns
+from dynagraph.frontend.kinds.aliasing import STORING
 from dynagraph.frontend.kinds.lookup import ATTRIBUTES_IN_C
 from dynagraph.frontend.kinds.slots import plain, truth
 from dynagraph.frontend.kinds.values import Const, Object, Value
@@ -53,6 +54,7 @@ def set_mode(name: str, value: Any) -> None:
     setattr(MODES, name, value)
 
 
+STORING.append(set_mode)
 ATTRIBUTES_IN_C[GradModes] = _get, _set
 
 __all__ = ["mode_of", "set_mode"]

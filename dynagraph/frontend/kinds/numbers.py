@@ -18,6 +18,7 @@ from dynagraph.frontend.executor.exceptions import refuse, throw
 from dynagraph.frontend.executor.executor import Executor, Frame
 from dynagraph.frontend.executor.recipes import Recipe, Recipes
 from dynagraph.frontend.executor.wrapping import base_of_value, input_slot
+from dynagraph.frontend.guards.guards import Compares
 from dynagraph.frontend.kinds.instances import binary_protocol
 from dynagraph.frontend.kinds.slots import Slots, slots
 from dynagraph.frontend.kinds.values import Array, Const, Number, Object, Value
@@ -30,6 +31,7 @@ from dynagraph.python_operators import BINARY
 NATIVE = ("+", "-", "*", "/")
 BEFORE = ("+", "-", "*", "/", "**", "//", "%")
 ANSWERED_BY_COMPLEX = ("+", "-", "*", "/", "**", "==", "!=")
+REFLECTED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 EXACT_OF_COMPLEX: dict[str, Callable[[Builder, Node, Node], Node]] = {
     "+": lambda b, x, y: b.call("add", x, y), "-": lambda b, x, y: b.call("subtract", x, y), "*": product_of_scalars,
 }  # fmt: skip  # that Python and the program round alike
@@ -105,10 +107,12 @@ def makes_changing_float(ex: Executor, symbol: str, left: Any, right: Any) -> bo
     return symbol in BEFORE and (symbol == "/" or type(left.value) is float or type(right.value) is float)
 
 
-def arithmetic(ex: Executor, symbol: str, left: Any, right: Any) -> Number:
+def arithmetic(ex: Executor, symbol: str, left: Any, right: Any) -> Number | Const:
     """``left symbol right``, of which at least one changes and one is a float."""
     if not (is_number(ex, left) and is_number(ex, right)):
         refuse("UNSUPPORTED_VALUE", f"{symbol} of a number that changes")
+    if symbol in REFLECTED:
+        return _compared(ex, symbol, left, right)
     if symbol in NATIVE and (symbol != "/" or (isinstance(right, Const) and right.value != 0)):
         made = Number(ex.builder.call(BINARY[symbol].ufunc.__name__, _float(ex, left), _float(ex, right)))
         made.computed = BINARY[symbol].function, (left, right)
@@ -116,6 +120,17 @@ def arithmetic(ex: Executor, symbol: str, left: Any, right: Any) -> Number:
     if symbol not in BEFORE:
         refuse("UNSUPPORTED_VALUE", f"{symbol} of a number that changes")
     return before_program(ex, BINARY[symbol].function, (left, right), finite=symbol == "**" and _shrinks(ex, left, right))
+
+
+def _compared(ex: Executor, symbol: str, left: Any, right: Any) -> Const:
+    """What a comparison gives now, of a number of the caller's with one in the code: programs are for either answer."""
+    if isinstance(left, Const):
+        left, symbol, right = right, REFLECTED[symbol], left
+    if not isinstance(right, Const) or isinstance(right.value, SymInt) or left.now is None or left.source is None:
+        refuse("UNSUPPORTED_VALUE", f"{symbol} of a number that changes")
+    answer = BINARY[symbol].function(left.now, right.value)
+    ex.guards.require(Compares(left.source, symbol, right.value, answer))
+    return Const(answer)
 
 
 def is_complex(value: Any) -> bool:

@@ -73,12 +73,13 @@ class Flags:
 class Number:
     """A Python float or complex that the program takes or computes: a 0-d float64 or complex128 node.
 
-    `computed`: the function and the numbers that it is computed from, as Python would.
+    `computed`: the function and the numbers that it is computed from, as Python would; `now`: the float of the caller's.
     """
 
     node: Node
     source: Source | None = None
     computed: tuple[Callable[..., Any], tuple[Any, ...]] | None = None
+    now: float | None = None
 
 
 @dataclass(eq=False)

@@ -22,8 +22,10 @@ from dynagraph.frontend.kinds.grad_modes import mode_of
 from dynagraph.frontend.kinds.slots import load_attribute, slots_of
 from dynagraph.frontend.kinds.values import Array, Const, Count, Dict, Number, Object, Sequence, Slice
 from dynagraph.frontend.library.registry import ending
-from dynagraph.ir.graph import Node
-from dynagraph.ir.intexpr import IntExpr
+from dynagraph.ir import dtypes
+from dynagraph.ir.graph import Graph, Node
+from dynagraph.ir.interpreter import symbols_in
+from dynagraph.ir.intexpr import IntExpr, Symbol
 from dynagraph.ir.ops import memory_of
 from dynagraph.ir.passes.partition import computed_again, kept_for
 from dynagraph.ir.shapes import SymInt
@@ -58,6 +60,7 @@ class _Join:
 
     def __init__(self, ex: Executor, joined: Any, nodes: Any, tensors: Any):
         self.ex, self.frame, self.joined, self.of, self.tensors = ex, ex.main, joined, nodes, tensors
+        self.select = joined.primitive("select")
         self.results: list[Object] = []  # tensors whose history is recorded here
         self.seen: set[int] = set()
         self.visible: set[Node] = set()  # values of memory that is handed on
@@ -224,7 +227,7 @@ class _Join:
     # -- one operation ----------------------------------------------------------------------------------------------------
     def _step(self, node: Object, latest: Object) -> Any:
         fields, at = node.fields, self.position[id(node)]
-        attrs = self._plain(fields["attrs"], (at, None))
+        attrs = self._plain(self._places_as_arrays(node), (at, None))
         ways = tuple(None if edge is None else self._way(*edge) for edge in self._edges(node))
         saved = self._items(fields["saved"]) if not _is_none(fields["saved"]) else []
         results = {} if _is_none(fields["saved_out"]) else fields["saved_out"].items  # type: ignore[union-attr]
@@ -240,6 +243,20 @@ class _Join:
         if isinstance(spec, (list, tuple)) and type(spec) is not self.joined.Held:
             return any(map(self._holds_arrays, spec))
         return type(spec) is self.joined.Held
+
+    def _places_as_arrays(self, node: Object) -> Any:
+        """The attributes of an operation.
+
+        The place of a `select` becomes an array where it is an int that changes, as a loop's turn: backward is one program for all.
+        """
+        attrs = self.ex.resolve(node.fields["attrs"])
+        index = self.ex.resolve(attrs.items["index"]) if isinstance(attrs, Dict) and "index" in attrs.items else None
+        if not isinstance(index, Const) or not isinstance(index.value, SymInt) or node.kind is not self.select.node_class:
+            return attrs
+        if not all(symbol.name in self.ex.integers for symbol in index.value.expr.symbols()):
+            return attrs
+        place = self.ex.from_door(self.ex.builder.scalar(index.value, dtypes.int64), "array")
+        return Dict({**attrs.items, "index": place})
 
     def _plain(self, value: Any, place: Place) -> Any:
         """What a step is given, as a Python object; arrays are values."""
@@ -321,7 +338,7 @@ class _Join:
             memories.setdefault(self._memory_of(array), []).append(at)
         anyway = set(memories)
         while True:
-            kept = kept_for(self.ex.graph, list(self.values), anyway)
+            kept = kept_for(self.ex.graph, list(self.values), anyway, self.ex.integers)
             readers = self._readers(kept, anyway)
             unsafe = {
                 node for node, places in readers.items()
@@ -370,7 +387,8 @@ class _Join:
     ) -> Object:
         ex, joined = self.ex, self.joined
         graph = computed_again(ex.graph, kept, list(self.values))
-        symbols = tuple(ex.env.values)
+        used = {symbol.name for symbol in _symbols_of([graph, *steps])}
+        symbols = tuple(name for name in ex.env.values if name in used)
         tensors = tuple(self._saved_tensor(tensor, value) for tensor, value in self.saved_tensors.values())
         places = [(self.position[node], number) for node, number in outputs]
         about = joined.Joined(
@@ -428,6 +446,25 @@ class _Join:
         stores = [e for e in effects if e[1] and isinstance(e[1][0], Object) and e[1][0].value is self.of.NUMBERS]
         if not any(shows(function) for function, _ in effects):
             effects[:] = [e for e in effects if not any(e is s for s in stores[:-1])]
+
+
+def _symbols_of(specs: list[Any]) -> set[Symbol]:
+    """The symbols in graphs, and in what steps are."""
+    found: set[Symbol] = set()
+    waiting = list(specs)
+    while waiting:
+        spec = waiting.pop()
+        if isinstance(spec, Graph):
+            waiting += [part for node in spec.nodes if node.kind != "output" for part in (node.shape, *node.attrs.values())]
+        elif isinstance(spec, (tuple, list)):
+            waiting += spec
+        elif isinstance(spec, dict):
+            waiting += spec.values()
+        elif isinstance(spec, slice):
+            waiting += (spec.start, spec.stop, spec.step)
+        else:
+            found |= symbols_in(spec)
+    return found
 
 
 def _steps(places: set[Place]) -> set[int]:

@@ -31,12 +31,9 @@ def _register() -> None:
             refuse("UNSUPPORTED_VALUE", "a step of an optimizer that the function itself makes")
         k, some = plain(frame, number), [plain(frame, each) for each in items_of(frame, chosen)]
         alike = states.prepare(own.value, k, some)
+        places: Any = frame.ex.resolve(load_attribute(frame, own, "_places"))
         if own.source is not None:
-            frame.ex.preparations.append(Preparation(own.source, states.prepare, (k, tuple(some))))
-        places = load_attribute(frame, own, "_places")
-        if alike is None:
-            plain(frame, subscript(frame, places, Const(0)))  # once the states are there it is another version
-            refuse("UNSUPPORTED_VALUE", "a first step whose states depend on gradients")
+            frame.ex.preparations.append(Preparation(own.source, states.prepare, (k, tuple(some)), places.source))
         found = subscript(frame, places, Const(k + 1))
         return Sequence(tuple, [Sequence(list, [Sequence(list, [Const(p) for p in each]) for each in alike]), found])
 

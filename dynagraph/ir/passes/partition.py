@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynagraph.ir.graph import Graph, Node
+from dynagraph.ir.interpreter import symbols_in
 from dynagraph.ir.ops import Composite, Creation, Elementwise, Movement
 from dynagraph.ir.passes.fuse import op_cost
 from dynagraph.ir.shapes import hint_numel
@@ -48,10 +49,13 @@ def split(graph: Graph, seeds: Sequence[Node], gradients: Sequence[Node]) -> Bac
     return Backward(_second_part(graph, kept, seeds, [n for n in nodes if n in wanted], gradients), tuple(kept))
 
 
-def cheapest_to_keep(nodes: Sequence[Node], read: Sequence[Node], free: Container[Node] = ()) -> list[Node]:
+def cheapest_to_keep(
+    nodes: Sequence[Node], read: Sequence[Node], free: Container[Node] = (), changing: Container[str] = ()
+) -> list[Node]:
     """Those nodes from which all that are `read` can be computed, for the least of keeping and computing again.
 
-    `nodes`: what the read ones depend on, themselves included, in order.  `free`: those that are kept anyway.
+    `nodes`: what the read ones depend on, themselves included, in order.  `free`: those that are kept anyway.  `changing`: names
+    of ints that are not known when something is computed again.
     """
     if not read:
         return []
@@ -59,7 +63,7 @@ def cheapest_to_keep(nodes: Sequence[Node], read: Sequence[Node], free: Containe
     flow = networkx.DiGraph()
     for node in nodes:
         flow.add_edge((node, "in"), (node, "out"), capacity=(0 if node in free else KEEPING * node.meta.hint_nbytes) + 1)
-        again = _cost_again(node)
+        again = _cost_again(node, changing)
         flow.add_edge("start", (node, "in"), **({} if again is None else {"capacity": again}))  # no capacity: without limit
         for arg in node.args:
             flow.add_edge((arg, "out"), (node, "in"))
@@ -69,17 +73,19 @@ def cheapest_to_keep(nodes: Sequence[Node], read: Sequence[Node], free: Containe
     return [node for node in nodes if (node, "in") in early and (node, "out") not in early]
 
 
-def kept_for(graph: Graph, values: Sequence[Node], free: Container[Node] = ()) -> list[Node]:
-    """The nodes of a graph from which some values are computed again for the least cost; `free` ones are kept anyway."""
+def kept_for(
+    graph: Graph, values: Sequence[Node], free: Container[Node] = (), changing: Container[str] = ()
+) -> list[Node]:
+    """The nodes of a graph from which some values are computed again for the least cost; `free` and `changing` as above."""
     reached: set[Node] = set()
     waiting = list(values)
     while waiting:
         node = waiting.pop()
         if node not in reached:
             reached.add(node)
-            if _cost_again(node) is not None:  # what lies before others is of no use to them
+            if _cost_again(node, changing) is not None:  # what lies before others is of no use to them
                 waiting += node.args
-    return cheapest_to_keep([node for node in graph.nodes if node in reached], values, free)
+    return cheapest_to_keep([node for node in graph.nodes if node in reached], values, free, changing)
 
 
 def computed_again(graph: Graph, kept: Sequence[Node], values: Sequence[Node]) -> Graph:
@@ -87,11 +93,13 @@ def computed_again(graph: Graph, kept: Sequence[Node], values: Sequence[Node]) -
     return _second_part(graph, kept, (), list(graph.nodes), values)
 
 
-def _cost_again(node: Node) -> float | None:
+def _cost_again(node: Node, changing: Container[str] = ()) -> float | None:
     """What computing a value again costs, in additions; None: that is never done."""
     if node.kind == "get_attr":
         return 0.0
     if node.kind != "call_function" or node.may_raise or isinstance(node.op.lowering, Composite):
+        return None
+    if changing and any(symbol.name in changing for value in node.attrs.values() for symbol in symbols_in(value)):
         return None
     if isinstance(node.op.lowering, Creation):
         return 0.0

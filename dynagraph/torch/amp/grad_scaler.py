@@ -10,6 +10,7 @@ from typing import Any
 
 from dynagraph.cuda.state import state
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import none_is_set
 from dynagraph.torch.core.devices import device as Device
 from dynagraph.torch.core.grad_mode import no_grad
 from dynagraph.torch.core.tensor import Tensor, check_write, write
@@ -29,6 +30,11 @@ class OptState(Enum):
 
 def _fresh_state() -> dict[str, Any]:
     return {"stage": OptState.READY, "found_inf_per_device": {}}
+
+
+def _by_name(found: dict[Device, Tensor]) -> dict[str, Tensor]:
+    """By the texts of devices: captured code follows dicts with such keys."""
+    return {str(device): flag for device, flag in found.items()}
 
 
 # -- the two steps that are functions of tensors ----------------------------------------------------------------------
@@ -153,16 +159,15 @@ class GradScaler:
         if about["stage"] is OptState.STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
         inverse = scale.double().reciprocal().float()
-        about["found_inf_per_device"] = self._unscale_grads_(optimizer, inverse, self._zero(scale), False)
+        about["found_inf_per_device"] = _by_name(self._unscale_grads_(optimizer, inverse, self._zero(scale), False))
         about["stage"] = OptState.UNSCALED
 
     def _zero(self, scale: Tensor) -> Any:
         return _full((), 0.0, dtype=dtypes.float32, device=scale.device)
 
     def _maybe_opt_step(self, optimizer: Any, optimizer_state: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        if sum(found.item() for found in optimizer_state["found_inf_per_device"].values()):
-            return None
-        return optimizer.step(*args, **kwargs)
+        found = [flag._array for flag in optimizer_state["found_inf_per_device"].values()]
+        return optimizer.step(*args, **kwargs) if none_is_set(found) else None
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """Unscale the gradients, unless that was done, and call ``optimizer.step(...)`` if all are finite; gives what it gives."""
@@ -318,11 +323,11 @@ class GradScaler:
     def _check_inf_per_device(self, optimizer: Any) -> dict[Device, Tensor]:
         scale = self._made("_check_inf_per_device")[0]
         found = self._unscale_grads_(optimizer, self._zero(scale) + 1, self._zero(scale), True)
-        self._per_optimizer_states[id(optimizer)]["found_inf_per_device"] = found
+        self._per_optimizer_states[id(optimizer)]["found_inf_per_device"] = _by_name(found)
         return found
 
     def _found_inf_per_device(self, optimizer: Any) -> dict[Device, Tensor]:
-        return self._per_optimizer_states[id(optimizer)]["found_inf_per_device"]  # type: ignore[no-any-return]
+        return {Device(name): flag for name, flag in self._per_optimizer_states[id(optimizer)]["found_inf_per_device"].items()}
 
 
 __all__ = ["GradScaler", "OptState"]

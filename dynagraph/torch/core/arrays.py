@@ -9,9 +9,12 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+
+from dynagraph.markers import is_compiling
 
 _REDUCTIONS = {
     np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min, np.logical_or: np.any, np.logical_and: np.all,
@@ -103,6 +106,20 @@ def any_wrong(mask: Any) -> Any:
     modulo the size.  (PyTorch's kernels fail on the device, at some later time.)
     """
     return mask if isinstance(mask, bool) else mask.any()
+
+
+def none_is_set(flags: Iterable[Any]) -> bool:
+    """Whether flags, arrays of one element each, are all zero.
+
+    Captured code takes it that they are: a program that finds another one leaves the call to Python.
+    """
+    for flag in flags:
+        if is_compiling() and not is_on_gpu(flag):
+            if any_wrong(flag != 0):
+                raise RuntimeError("a flag is set")
+        elif flag.item():
+            return False
+    return True
 
 
 def in_c_order(x: Any) -> Any:

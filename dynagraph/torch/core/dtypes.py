@@ -18,6 +18,17 @@ import numpy as np
 from dynagraph.markers import at_capture
 
 
+@at_capture
+def _load(of: dtype) -> np.dtype:
+    """NumPy's dtype of bfloat16, of a library that is loaded when it is first asked for."""
+    try:
+        of._numpy = found = np.dtype(importlib.import_module("ml_dtypes").bfloat16)
+    except ImportError:
+        raise ImportError("torch.bfloat16 needs the package ml_dtypes: pip install 'dynagraph[bfloat16]'") from None
+    _OF_NUMPY[found] = of
+    return found
+
+
 class dtype:
     """One element type; `torch.float32` and its kin are all there are."""
 
@@ -36,13 +47,8 @@ class dtype:
     @property
     def numpy(self) -> np.dtype:
         """NumPy's dtype; of bfloat16 that of ml_dtypes, ImportError where this is not installed."""
-        if self._numpy is None:
-            try:
-                self._numpy = np.dtype(importlib.import_module("ml_dtypes").bfloat16)
-            except ImportError:
-                raise ImportError("torch.bfloat16 needs the package ml_dtypes: pip install 'dynagraph[bfloat16]'") from None
-            _OF_NUMPY[self._numpy] = self
-        return self._numpy
+        found = self._numpy
+        return _load(self) if found is None else found
 
     def to_real(self) -> dtype:
         """The dtype of the parts of a complex number; of a real dtype itself."""

@@ -161,7 +161,7 @@ def _no_sparse(who: str, sparse: bool) -> None:
 
 def _renormalize(weight: Tensor, places: Tensor, max_norm: float, norm_type: float) -> None:
     """Rows that are used, and longer than `max_norm`, are shortened to that, in place."""
-    used = np.unique(places._array)
+    used = places._array.reshape(-1)  # a row that is used twice is written twice, with the same numbers
     rows = weight._array[used]
     lengths = quiet(np.linalg.norm, (rows,), {"ord": norm_type, "axis": 1, "keepdims": True})
     factors = np.where(lengths > max_norm, max_norm / (lengths + 1e-7), 1).astype(rows.dtype)
@@ -218,12 +218,12 @@ def _bags_of(offsets: Tensor, count: int, include_last_offset: bool) -> tuple[An
     if offsets._array.ndim != 1:
         raise ValueError("offsets has to be a 1D Tensor")
     starts = offsets._array
-    if starts.size and int(starts[0]) != 0:
+    if starts.size and any_wrong(starts[:1] != 0):
         raise RuntimeError(
             "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got "
             f"{int(starts[0])}"
         )
-    if starts.size and int(starts[-1]) > count:
+    if starts.size and any_wrong(starts[-1:] > count):
         raise RuntimeError(
             f"offsets[-1] can not be greater than input's length {count} but got offsets[-1] of {int(starts[-1])}"
         )
@@ -232,7 +232,7 @@ def _bags_of(offsets: Tensor, count: int, include_last_offset: bool) -> tuple[An
         if not number:
             raise RuntimeError("include_last_offset: number of offset should be at least 1")
         starts, number = starts[:-1], number - 1
-    if np.any(np.diff(starts) < 0):
+    if any_wrong(starts[1:] < starts[:-1]):
         raise RuntimeError("offsets must not decrease")
     return np.searchsorted(starts, library_of_array(starts).arange(count), side="right") - 1, number
 

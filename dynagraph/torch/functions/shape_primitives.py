@@ -119,7 +119,7 @@ def _select_back(d: Any, g: Any) -> Any:
 
 def _put_select(g: Any, base: Any, dim: int, index: int) -> Any:
     made = library_of_array(g).zeros(base, g.dtype)
-    _select(made, dim, index)[...] = g
+    made[(slice(None),) * dim + (index, ...)] = g
     return made
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dynagraph.torch.core.grad_mode import enable_grad
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.functions.joining import cat
 from dynagraph.torch.functions.splitting import view_as_real
-from dynagraph.torch.optim.optimizer import Optimizer, ParamsT, check_lr, hyper, without_grad
+from dynagraph.torch.optim.optimizer import Optimizer, ParamsT, called, check_lr, hyper, without_grad
 
 SUFFICIENT_DECREASE, CURVATURE = 1e-4, 0.9  # constants of the strong Wolfe conditions
 _KEPT = ("d", "t", "old_dirs", "old_stps", "ro", "H_diag", "prev_flat_grad", "prev_loss")
@@ -79,7 +78,11 @@ class LBFGS(Optimizer):
     def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
         """Change the parameters by up to `max_iter` iterations; `closure` computes the loss anew, with its gradients."""
         assert len(self.param_groups) == 1
-        closure = enable_grad()(closure)
+        given = closure
+
+        def closure() -> Any:
+            return called(given)
+
         group, state = self.param_groups[0], self.state[self._params[0]]
         lr = hyper(group["lr"])
         state.setdefault("func_evals", 0)

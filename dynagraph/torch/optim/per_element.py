@@ -12,7 +12,7 @@ import numpy as np
 
 from dynagraph._core._dispatch import fill_numbers, step_rows
 from dynagraph.markers import is_compiling
-from dynagraph.torch.core.arrays import any_wrong
+from dynagraph.torch.core.arrays import any_wrong, none_is_set
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.functions.splitting import view_as_real
 from dynagraph.torch.optim.multi_tensor import Formula, OfTensors, computed_in, store, store_all
@@ -100,7 +100,7 @@ class PerElement(Optimizer):
     def _unscale(self) -> bool:
         """Divide gradients by a GradScaler's factor; whether there is a step, that is, whether all of them are finite."""
         found, scale = getattr(self, "found_inf", None), getattr(self, "grad_scale", None)
-        if found is not None and found.item():
+        if found is not None and not none_is_set([found._array]):
             return False
         if scale is not None:
             for group in self.param_groups:
@@ -178,6 +178,10 @@ class PerElement(Optimizer):
             return
         alike, states = prepared(self, number, chosen)
         for some in alike:
+            if not self._is_ready(group, states[some[0]]):
+                for k in some:
+                    self._first_captured(group, params[k], states[k])
+                continue
             counters = [[states[k][name] for k in some] for name in self._counters]
             first = [_agreed([t._array for t in tensors]) for tensors in counters]
             values, numbers = self._numbers(group, _in_single_captured, *[array.astype(np.float64) for array in first])
@@ -187,6 +191,10 @@ class PerElement(Optimizer):
                     t._storage.version += 1
             rows = [[params[k], params[k].grad, *[states[k][name] for name in names]] for k in some]
             self._store_captured(formula, flags, rows, numbers)
+
+    def _first_captured(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
+        """A first step that makes the state, where `_can_prepare` says that none can be made before."""
+        raise NotImplementedError
 
     def _store_captured(self, formula: Formula, flags: tuple[Any, ...], rows: list[list[Tensor]], numbers: Sequence[Any]) -> None:
         calls = []
@@ -203,10 +211,7 @@ class PerElement(Optimizer):
 
 def prepared(optimizer: PerElement, number: int, chosen: list[int]) -> tuple[list[list[int]], list[Any]]:
     """As `prepare`, and the states.  Captures call `prepare` itself: the states are there before the program runs."""
-    alike = prepare(optimizer, number, chosen)
-    if alike is None:
-        raise RuntimeError("the first step makes states that depend on gradients")
-    return alike, optimizer._places[number + 1]
+    return prepare(optimizer, number, chosen), optimizer._places[number + 1]
 
 
 def store_captured(formula: Formula, flags: tuple[Any, ...], calls: list[list[Any]], numbers: Sequence[Any]) -> None:

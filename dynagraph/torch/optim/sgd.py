@@ -93,6 +93,12 @@ class SGD(PerElement):
         self._step_plainly({**group, "params": [param], "dampening": 0})
         return True
 
+    def _first_captured(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
+        undamped = {**group, "dampening": 0}
+        buffer = filled(param, 0)
+        self._store_captured(sgd, self._flags(group), [[param, param.grad, buffer]], self._numbers(undamped, float)[1])
+        state["momentum_buffer"] = buffer
+
     def _step_sparse(self, group: dict[str, Any], param: Tensor, grad: Tensor) -> None:
         lr = hyper(group["lr"])
         if group["maximize"]:

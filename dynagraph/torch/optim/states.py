@@ -81,11 +81,12 @@ class States(collections.defaultdict):  # type: ignore[type-arg]
         return type(self), (self.default_factory,), None, None, iter(self.items())
 
 
-def prepare(optimizer: Any, number: int, chosen: Iterable[int]) -> list[list[int]] | None:
+def prepare(optimizer: Any, number: int, chosen: Iterable[int]) -> list[list[int]]:
     """Make the states of a group's parameters that have gradients, and put them in their places, before captured code reads them.
 
-    Gives these parameters' numbers, in lists: those of one list have had as many steps.  None: only a step that is not captured
-    makes the states.  A state that no step has seen yet changes no later step, so captures may call this, whatever becomes of them.
+    Gives these parameters' numbers, in lists: those of one list have had as many steps, or have no state but what their first step
+    makes of gradients.  A state that no step has seen yet changes no later step, so captures may call this, whatever becomes of
+    them.
     """
     group, states = optimizer.param_groups[number], optimizer.state
     alike: dict[Any, list[int]] = {}
@@ -93,13 +94,16 @@ def prepare(optimizer: Any, number: int, chosen: Iterable[int]) -> list[list[int
         param = group["params"][k]
         state = states.get(param)
         if not optimizer._is_ready(group, state):
-            if not optimizer._can_prepare(group):
-                return None
             state = {} if state is None else state
-            optimizer._make_state(group, param, state)
-            if state:
+            if optimizer._can_prepare(group):
+                optimizer._make_state(group, param, state)
+                is_made = bool(state)
+            else:
+                is_made = True
+            if is_made:
                 states.put(param, state)
-        counted = tuple(state[name]._array.item() for name in optimizer._counters)
+        is_first = not optimizer._is_ready(group, state)
+        counted = None if is_first else tuple(state[name]._array.item() for name in optimizer._counters)
         alike.setdefault(counted, []).append(k)
     for k, each in enumerate(optimizer.param_groups):
         states.make_places(k, len(each["params"]))

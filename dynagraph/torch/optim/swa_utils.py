@@ -8,10 +8,12 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.grad_mode import no_grad
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.functions.creation import tensor
+from dynagraph.torch.functions.ternary import where
 from dynagraph.torch.missing import getattr_of
 from dynagraph.torch.nn.modules.module import Module
 from dynagraph.torch.optim.optimizer import Optimizer
@@ -22,6 +24,13 @@ Tensors = list[Tensor] | tuple[Tensor, ...]
 
 def _without_grad(function: Callable[..., Any]) -> Callable[..., Any]:
     return no_grad()(function)
+
+
+def _average(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of this module's that averages: it only computes."""
+    made = _without_grad(function)
+    made.only_computes = True  # type: ignore[attr-defined]
+    return made
 
 
 def _check_decay(decay: float) -> None:
@@ -37,7 +46,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
     """What moves lists of averages towards parameters, so that each step counts `decay` times as much as the one after it."""
     _check_decay(decay)
 
-    @_without_grad
+    @_average
     def ema_update(ema_param_list: Tensors, current_param_list: Tensors, _: Any) -> None:
         for average, current in zip(ema_param_list, current_param_list, strict=True):
             if _is_inexact(ema_param_list):
@@ -51,7 +60,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
 def get_swa_multi_avg_fn() -> Callable[..., None]:
     """What moves lists of averages towards parameters, so that all steps count as much."""
 
-    @_without_grad
+    @_average
     def swa_update(averaged_param_list: Tensors, current_param_list: Tensors, num_averaged: Any) -> None:
         part = 1 / (num_averaged + 1)
         for average, current in zip(averaged_param_list, current_param_list, strict=True):
@@ -67,7 +76,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[..., Tensor]:
     """As `get_ema_multi_avg_fn`, of one parameter, whose new average it gives."""
     _check_decay(decay)
 
-    @_without_grad
+    @_average
     def ema_update(ema_param: Tensor, current_param: Tensor, num_averaged: Any) -> Any:
         return decay * ema_param + (1 - decay) * current_param
 
@@ -77,11 +86,14 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[..., Tensor]:
 def get_swa_avg_fn() -> Callable[..., Tensor]:
     """As `get_swa_multi_avg_fn`, of one parameter, whose new average it gives."""
 
-    @_without_grad
+    @_average
     def swa_update(averaged_param: Tensor, current_param: Tensor, num_averaged: Any) -> Any:
         return averaged_param + (current_param - averaged_param) / (num_averaged + 1)
 
     return swa_update
+
+
+_equally = get_swa_avg_fn()
 
 
 class AveragedModel(Module):
@@ -114,20 +126,28 @@ class AveragedModel(Module):
         """Take the parameters of a model into the averages; the first time they become these."""
         own = [t.detach() for t in self._averaged(self.module)]
         given = [t.detach().to(average.device) for t, average in zip(self._averaged(model), own)]
-        if self.n_averaged == 0:
+        if is_compiling() and getattr(self.multi_avg_fn or self.avg_fn or _equally, "only_computes", False):
+            self._update(own, given)
+            for average, current in zip(own, given):
+                average.copy_(where(self.n_averaged.to(average.device) == 0, current, average))
+        elif self.n_averaged == 0:
             for average, current in zip(own, given):
                 average.copy_(current)
-        elif self.multi_avg_fn is not None:
-            for averages, currents in _by_kind(own, given):
-                self.multi_avg_fn(averages, currents, self.n_averaged.to(averages[0].device))
         else:
-            update = self.avg_fn or get_swa_avg_fn()
-            for average, current in zip(own, given):
-                average.copy_(update(average, current, self.n_averaged.to(average.device)))
+            self._update(own, given)
         if not self.use_buffers:
             for buffer, current in zip(self.module.buffers(), model.buffers(), strict=True):
                 buffer.detach().copy_(current.detach().to(buffer.device))
         self.n_averaged += 1
+
+    def _update(self, own: list[Tensor], given: list[Tensor]) -> None:
+        if self.multi_avg_fn is not None:
+            for averages, currents in _by_kind(own, given):
+                self.multi_avg_fn(averages, currents, self.n_averaged.to(averages[0].device))
+            return
+        update = self.avg_fn or _equally
+        for average, current in zip(own, given):
+            average.copy_(update(average, current, self.n_averaged.to(average.device)))
 
     def _averaged(self, model: Module) -> Iterable[Tensor]:
         return itertools.chain(model.parameters(), model.buffers()) if self.use_buffers else model.parameters()

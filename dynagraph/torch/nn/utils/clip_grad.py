@@ -7,6 +7,9 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
+
+from dynagraph.torch.core.arrays import any_wrong
 from dynagraph.torch.core.grad_mode import no_grad
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.functions.creation import tensor
@@ -46,7 +49,7 @@ def _get_total_norm(
     _check_foreach(given, foreach)
     device = given[0].device
     total = vector_norm(stack([vector_norm(each, norm_type).to(device) for each in given]), norm_type)
-    if error_if_nonfinite and not total.isfinite():
+    if error_if_nonfinite and any_wrong(~np.isfinite(total._array)):
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be clipped. To "
             "disable this error and scale the gradients by the non-finite norm anyway, set `error_if_nonfinite=False`"

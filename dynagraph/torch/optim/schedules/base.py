@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from dynagraph.torch.core.tensor import Tensor
@@ -28,6 +28,11 @@ def values_of(optimizer: Optimizer, name: str) -> list[Any]:
 def copied(value: Any) -> Any:
     """A number as it is, a tensor's copy."""
     return value.clone() if isinstance(value, Tensor) else value
+
+
+def passed_of(milestones: Iterable[int], epoch: int) -> int:
+    """How many of some epochs are over, or begin."""
+    return sum([1 for milestone in milestones if milestone <= epoch])
 
 
 def set_value(group: dict[str, Any], name: str, value: Any) -> None:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import math
 import warnings
-from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
 from dynagraph.torch.optim.optimizer import Optimizer
-from dynagraph.torch.optim.schedules.base import EPOCH_DEPRECATION_WARNING, LRScheduler, check_optimizer, set_value, values_of
+from dynagraph.torch.optim.schedules.base import (
+    EPOCH_DEPRECATION_WARNING,
+    LRScheduler,
+    check_optimizer,
+    passed_of,
+    set_value,
+    values_of,
+)
 
 
 def _check_schedulers(own: Any, optimizer: Any, schedulers: Sequence[Any]) -> None:
@@ -64,7 +70,7 @@ class SequentialLR(_OfSchedulers):
         for group in optimizer.param_groups:  # as before the schedulers have made their first steps
             set_value(group, "lr", group["initial_lr"])
         self.recursive_undo()
-        first = schedulers[bisect_right(milestones, 0)]
+        first = schedulers[passed_of(milestones, 0)]
         first._initial_step()
         self._last_lr = first.get_last_lr()
 
@@ -80,7 +86,7 @@ class SequentialLR(_OfSchedulers):
     def step(self) -> None:  # type: ignore[override]
         """Set the rates of the next step."""
         self.last_epoch += 1
-        k = bisect_right(self._milestones, self.last_epoch)
+        k = passed_of(self._milestones, self.last_epoch)
         scheduler = self._schedulers[k]
         if k > 0 and self._milestones[k - 1] == self.last_epoch:
             scheduler._update_lr(0)

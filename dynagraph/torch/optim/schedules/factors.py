@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from dynagraph.torch.optim.optimizer import Optimizer
-from dynagraph.torch.optim.schedules.base import Chainable, LRScheduler, state_of_functions, values_of
+from dynagraph.torch.optim.schedules.base import Chainable, LRScheduler, passed_of, state_of_functions, values_of
 
 
 class StepLR(Chainable):
@@ -39,7 +38,7 @@ class MultiStepLR(Chainable):
         return self.gamma ** self.milestones[self.last_epoch] if self.last_epoch in self.milestones else None
 
     def _get_closed_form_lr(self) -> list[Any]:
-        passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)
+        passed = passed_of(self.milestones.elements(), self.last_epoch)
         return [rate * self.gamma**passed for rate in self.base_lrs]
 
 
