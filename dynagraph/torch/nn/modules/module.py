@@ -597,14 +597,14 @@ class Module:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
-        stored = {name: state.pop(name) for name in hooks.TABLES if name in state}  # of a module that PyTorch has pickled
-        for name in ("_is_full_backward_hook", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
-                     "_forward_pre_hooks_with_kwargs"):  # fmt: skip
-            state.pop(name, None)
+        stored = {name: state.pop(name) for name in hooks.TABLES if name in state}  # of a module that is saved in a file
+        options = {name: state.pop(name) for name in hooks.OPTIONS if name in state}
         self.__dict__.update(state)
         for name, table in stored.items():
             if table:
                 getattr(self._own_hooks(), name).update(table)
+        if any(stored.values()):
+            self._own_hooks().set_options(options)
 
     def _replicate_for_data_parallel(self) -> Any:
         """A module of the same class whose tables of members are copies."""
