@@ -13,6 +13,7 @@ from dynagraph.torch.core.parameter import Parameter
 from dynagraph.torch.core.storage import Storage
 from dynagraph.torch.core.tensor import Tensor, wrap
 from dynagraph.torch.functions import creation, sparse_creation
+from dynagraph.torch.functions.sparse import SparseTensor
 from dynagraph.torch.missing import getattr_of
 
 _MOST_DIMENSIONS = 64  # NumPy's
@@ -73,6 +74,17 @@ def _rebuild_sparse_tensor(layout: Any, data: Any) -> Tensor:
         starts, columns, values, size = data
         return sparse_creation.sparse_csr_tensor(starts, columns, values, size)
     raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
+
+
+def _sparse_for_files(x: Any, protocol: int) -> Any:
+    if x.layout is sparse_coo:
+        parts: tuple[Any, ...] = (x._indices(), x._values().detach(), x.size(), x.is_coalesced())
+    else:
+        parts = (x.crow_indices(), x.col_indices(), x.values().detach(), x.size())
+    return _rebuild_sparse_tensor, (x.layout, parts)
+
+
+SparseTensor._reduced_for_files = _sparse_for_files  # type: ignore[attr-defined]
 
 
 def _rebuild_device_tensor_from_numpy(data: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:

@@ -16,6 +16,8 @@ _PUBLIC = ("", ".nn.parameter", ".nn.functional", ".optim.lr_scheduler", ".nn.in
 _MOVED = {  # ours, and PyTorch's
     ("_utils", "_rebuild_from_type_v2"): ("torch._tensor", "_rebuild_from_type_v2"),
     ("core.generator", "Generator"): ("torch._C", "Generator"),
+    ("core.nodes", "Removable"): ("torch.utils.hooks", "RemovableHandle"),
+    ("nn.modules.attention", "MultiheadAttention"): ("torch.nn.modules.activation", "MultiheadAttention"),
 }
 _FORMER = {"torch.tensor": "torch._tensor"}  # modules by names that older files have
 

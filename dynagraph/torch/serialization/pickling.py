@@ -1,7 +1,8 @@
 """Pickles of what is saved: storages stand in them by number, and this package's globals by PyTorch's names.
 
 Pickle knows a global only by the module that it is in.  So the pickle is made with this package's names, and the opcodes that name
-them are replaced.
+them are replaced.  Classes whose instances PyTorch holds otherwise have a method `_reduced_for_files`, which gives what its class is
+made of again.
 """
 
 from __future__ import annotations
@@ -12,12 +13,7 @@ import pickletools
 import re
 from typing import Any
 
-from dynagraph.torch._utils import _rebuild_sparse_tensor
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.layouts import sparse_coo
-from dynagraph.torch.functions.sparse import SparseTensor
-from dynagraph.torch.nn.modules import hooks
-from dynagraph.torch.nn.modules.module import Module
 from dynagraph.torch.serialization import locations
 from dynagraph.torch.serialization.names import is_ours, theirs
 from dynagraph.torch.storage import LEGACY, TypedStorage, UntypedStorage
@@ -48,40 +44,16 @@ def _pickler_class(base: Any) -> Any:
             return self.storages.persistent_id(value) if isinstance(value, _STORAGES) else None
 
         def reducer_override(self, value: Any) -> Any:
-            if isinstance(value, Module):
-                return module_reduced(value, self.protocol)
+            reduced = getattr(type(value), "_reduced_for_files", None)
+            if reduced is not None:
+                return reduced(value, self.protocol)
             if is_ours(getattr(value, "__module__", None)):
-                if isinstance(value, SparseTensor):
-                    return _rebuild_sparse_tensor, (value.layout, _parts(value))
                 name = value.name if isinstance(value, dtypes.dtype) else getattr(value, "__qualname__", None)
                 if name is not None:
                     self.named.add((value.__module__, name))
             return NotImplemented if inherited is None else inherited(self, value)
 
     return Pickler
-
-
-def _parts(x: Any) -> tuple[Any, ...]:
-    if x.layout is sparse_coo:
-        return x._indices(), x._values().detach(), x.size(), x.is_coalesced()
-    return x.crow_indices(), x.col_indices(), x.values().detach(), x.size()
-
-
-def module_reduced(module: Module, protocol: int) -> Any:
-    """How a module is pickled for PyTorch, too: with its hooks in PyTorch's tables."""
-    if type(module).__reduce_ex__ is not object.__reduce_ex__ or type(module).__reduce__ is not object.__reduce__:
-        return NotImplemented
-    reduced = module.__reduce_ex__(protocol)
-    state = reduced[2]
-    if not isinstance(state, dict) or "_parameters" not in state:
-        return reduced
-    own = state.get("_hooks") or hooks.NONE
-    state = {name: value for name, value in state.items() if name != "_hooks"}
-    tables = {name: getattr(own, name) for name in hooks.TABLES}
-    state |= {name: table for name, table in tables.items() if table or name in ("_forward_hooks", "_backward_hooks")}
-    if own is not hooks.NONE:
-        state |= own.options()
-    return (*reduced[:2], state, *reduced[3:])
 
 
 def renamed(data: bytes, named: set[tuple[str, str]]) -> bytes:
@@ -116,7 +88,7 @@ def _renamed_by_opcodes(data: bytes) -> bytes:
             module, _, qualname = argument.partition(" ")
             if is_ours(module):
                 pieces += [data[start:position], _global(*theirs(module, qualname))]
-                start = position + len(argument) + 3
+                start = position + len(argument) + 2
         elif name == "STACK_GLOBAL":
             module, qualname = texts[-2:]
             if is_ours(module):
@@ -171,4 +143,4 @@ class Storages:
         return ("storage", kind, key, location, count, None) if self.with_views else ("storage", kind, key, location, count)
 
 
-__all__ = ["Storages", "dumped", "module_reduced", "renamed"]
+__all__ = ["Storages", "dumped", "renamed"]
