@@ -140,10 +140,15 @@ def _set_obj_state(obj: Any, state: Any) -> Any:
     return obj
 
 
+def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides that PyTorch has for tensors without elements, where NumPy has any."""
+    return tuple(math.prod(max(n, 1) for n in shape[k + 1 :]) for k in range(len(shape)))
+
+
 def reduced(x: Tensor) -> tuple[Any, ...]:
     """How a tensor is pickled: as a view of its storage, so that what shares memory does so again."""
     array = x._array
-    stride = tuple(s // array.itemsize for s in array.strides)
+    stride = tuple(s // array.itemsize for s in array.strides) if array.size else _contiguous(array.shape)
     place: tuple[Any, ...] = (x.storage_offset(), tuple(array.shape), stride, x.requires_grad, OrderedDict())
     if x.dtype in dtypes.BARE:
         rebuild, args = _rebuild_tensor_v3, (x.untyped_storage(), *place, x.dtype)

@@ -15,7 +15,6 @@ from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.dtypes import uint8
 from dynagraph.torch.serialization.errors import LoadError
 from dynagraph.torch.serialization.saving import MAGIC_NUMBER, PROTOCOL_VERSION
-from dynagraph.torch.serialization.sources import new_bytes
 from dynagraph.torch.storage import TypedStorage, UntypedStorage
 
 _SIZE = 8  # bytes of the number of elements before those of a storage
@@ -65,7 +64,8 @@ def load(loader: Any, data: bytes, may_be_tar: bool) -> tuple[Any, int]:
         if key not in found:
             if count * dtype.itemsize > len(data):
                 raise LoadError(f"{name}: a storage of {count * dtype.itemsize} bytes in a file of {len(data)}")
-            storage = loader.restored(new_bytes(dtype.numpy, count), location)
+            # zeros: what is made of tensors that have no numbers yet, as sparse ones are, is checked
+            storage = loader.restored(np.zeros(count, dtype.numpy), location)
             found[key], locations[key] = TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True), location
             if sum(s.nbytes() for s in found.values()) > len(data):
                 raise LoadError(f"{name}: storages of more bytes than the {len(data)} of the file")
