@@ -369,6 +369,12 @@ def max_pool(
 def put_places(g: Any, places: Any, sizes: tuple[int, ...], /) -> Any:
     """The elements of `g` added up at places among the last dimensions of the result, which are of these sizes."""
 
+def crc32(data: Any, value: int = 0, /) -> int:
+    """The checksum of zip files, as zlib.crc32 gives it."""
+
+def read_crc32(descriptor: int, offset: int, buffer: Any, /) -> tuple[int, int]:
+    """Fills the buffer from a place in a file: how many bytes were read, and their checksum."""
+
 def attention(
     q: Any, k: Any, v: Any, mask: Any, seed: Any, offset: Any, out: Any, lse: Any, scale: float, causal: bool, dropout: float, /
 ) -> None:

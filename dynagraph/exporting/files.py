@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph import safetensors
 from dynagraph.errors import ExportError
-from dynagraph.exporting import safetensors
 from dynagraph.exporting.program import ExportedProgram
 from dynagraph.exporting.schema import Reader, as_dict
 

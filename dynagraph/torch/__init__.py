@@ -190,4 +190,10 @@ del reductions, settings, shapes, splitting, statistics, ternary
 del counting, diagonals, finite_differences, masks, selection, sorting
 globals().update(_NAMESPACES["torch"])
 dtype = _dtypes.dtype
-__getattr__ = _getattr_of(__name__, {"install": "dynagraph.torch.import_hook", "OutOfMemoryError": "dynagraph.torch.cuda"})
+__getattr__ = _getattr_of(
+    __name__,
+    {
+        "install": "dynagraph.torch.import_hook", "OutOfMemoryError": "dynagraph.torch.cuda",
+        "load": "dynagraph.torch.serialization", "save": "dynagraph.torch.serialization",
+    },
+)  # fmt: skip

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import copyreg
+import math
 from collections import OrderedDict
 from typing import Any
 
+from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.layouts import sparse_coo, sparse_csr
 from dynagraph.torch.core.parameter import Parameter
 from dynagraph.torch.core.storage import Storage
 from dynagraph.torch.core.tensor import Tensor, wrap
+from dynagraph.torch.functions import creation, sparse_creation
+from dynagraph.torch.functions.sparse import SparseTensor
 from dynagraph.torch.missing import getattr_of
+
+_MOST_DIMENSIONS = 64  # NumPy's
 
 
 def lie_in(x: Tensor, memory: Storage, offset: int, size: Any, stride: Any, dtype: Any) -> Tensor:
@@ -19,15 +26,75 @@ def lie_in(x: Tensor, memory: Storage, offset: int, size: Any, stride: Any, dtyp
     return x
 
 
+def _placed(memory: Storage, offset: int, size: Any, stride: Any, dtype: Any) -> Tensor:
+    """A view of a memory by numbers that a file gives: RuntimeError where they lead out of it."""
+    shape, steps, itemsize = tuple(size), tuple(stride), dtype.itemsize
+    numbers = (offset, *shape, *steps)
+    if len(shape) != len(steps) or len(shape) > _MOST_DIMENSIONS or any(type(n) is not int or n < 0 for n in numbers):
+        raise RuntimeError(f"no tensor has the sizes {shape}, the strides {steps} and the offset {offset}"[:300])
+    reach = (offset + sum((n - 1) * s for n, s in zip(shape, steps)) + 1) * itemsize if 0 not in shape else 0
+    if reach > memory.nbytes() or math.prod(n for n in shape if n) * itemsize >= 1 << 63:
+        raise RuntimeError(
+            f"setStorage: sizes {list(shape)}, strides {list(steps)}, storage offset {offset}, and itemsize {itemsize} requiring a "
+            f"storage size of {reach} are out of bounds for storage of size {memory.nbytes()}"
+        )
+    return lie_in(wrap(memory.array), memory, offset, shape, steps, dtype)
+
+
 def _rebuild_tensor(storage: Any, storage_offset: int, size: Any, stride: Any) -> Tensor:
-    memory = storage._untyped_storage._memory
-    return lie_in(wrap(memory.array), memory, storage_offset, size, stride, storage.dtype)
+    return _placed(storage._untyped_storage._memory, storage_offset, size, stride, storage.dtype)
 
 
 def _rebuild_tensor_v2(
     storage: Any, storage_offset: int, size: Any, stride: Any, requires_grad: bool, backward_hooks: Any, metadata: Any = None
 ) -> Tensor:
     made = _rebuild_tensor(storage, storage_offset, size, stride)
+    if metadata:  # of views that PyTorch has without computing them
+        made = made.conj() if metadata.get("conj") else made
+        made = -made if metadata.get("neg") else made
+    made.requires_grad = bool(requires_grad)
+    return made
+
+
+def _rebuild_tensor_v3(
+    storage: Any, storage_offset: int, size: Any, stride: Any, requires_grad: bool, backward_hooks: Any, dtype: Any,
+    metadata: Any = None,
+) -> Tensor:  # fmt: skip
+    made = _placed(storage.untyped()._memory, storage_offset, size, stride, dtype)
+    made.requires_grad = bool(requires_grad)
+    return made
+
+
+def _rebuild_sparse_tensor(layout: Any, data: Any) -> Tensor:
+    if layout is sparse_coo:
+        indices, values, size, *known = data
+        coalesced = bool(known and known[0])
+        return sparse_creation.sparse_coo_tensor(indices, values, size, is_coalesced=coalesced)
+    if layout is sparse_csr:
+        starts, columns, values, size = data
+        return sparse_creation.sparse_csr_tensor(starts, columns, values, size)
+    raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
+
+
+def _sparse_for_files(x: Any, protocol: int) -> Any:
+    if x.layout is sparse_coo:
+        parts: tuple[Any, ...] = (x._indices(), x._values().detach(), x.size(), x.is_coalesced())
+    else:
+        parts = (x.crow_indices(), x.col_indices(), x.values().detach(), x.size())
+    return _rebuild_sparse_tensor, (x.layout, parts)
+
+
+SparseTensor._reduced_for_files = _sparse_for_files  # type: ignore[attr-defined]
+
+
+def _rebuild_device_tensor_from_numpy(data: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
+    made: Tensor = creation.tensor(data, dtype=dtype, device=device)
+    made.requires_grad = requires_grad
+    return made
+
+
+def _rebuild_device_tensor_from_cpu_tensor(data: Tensor, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
+    made: Tensor = data.to(dtype=dtype, device=device)
     made.requires_grad = requires_grad
     return made
 
@@ -63,22 +130,34 @@ def _get_obj_state(obj: Any) -> Any:
 
 def _set_obj_state(obj: Any, state: Any) -> Any:
     own, slots = state if isinstance(state, tuple) else (state, None)
-    vars(obj).update(own or {})
-    for name, value in (slots or {}).items():
+    own, slots = own or {}, slots or {}
+    for name in (*own, *slots):
+        if not isinstance(name, str) or name in _INTERNAL or (name.startswith("__") and name.endswith("__")):
+            raise RuntimeError(f"{name!r} is no attribute that users set on a tensor")
+    vars(obj).update(own)
+    for name, value in slots.items():
         setattr(obj, name, value)
     return obj
+
+
+def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides that PyTorch has for tensors without elements, where NumPy has any."""
+    return tuple(math.prod(max(n, 1) for n in shape[k + 1 :]) for k in range(len(shape)))
 
 
 def reduced(x: Tensor) -> tuple[Any, ...]:
     """How a tensor is pickled: as a view of its storage, so that what shares memory does so again."""
     array = x._array
-    stride = tuple(s // array.itemsize for s in array.strides)
-    offset, storage = x.storage_offset(), x._typed_storage()
-    args: tuple[Any, ...] = (storage, offset, tuple(array.shape), stride, x.requires_grad, OrderedDict())
+    stride = tuple(s // array.itemsize for s in array.strides) if array.size else _contiguous(array.shape)
+    place: tuple[Any, ...] = (x.storage_offset(), tuple(array.shape), stride, x.requires_grad, OrderedDict())
+    if x.dtype in dtypes.BARE:
+        rebuild, args = _rebuild_tensor_v3, (x.untyped_storage(), *place, x.dtype)
+    else:
+        rebuild, args = _rebuild_tensor_v2, (x._typed_storage(), *place)
     state = _get_obj_state(x)
     if type(x) is Tensor and not state:
-        return _rebuild_tensor_v2, args
-    return _rebuild_from_type_v2, (_rebuild_tensor_v2, type(x), args, state)
+        return rebuild, args
+    return _rebuild_from_type_v2, (rebuild, type(x), args, state)
 
 
 def reduced_parameter(x: Parameter) -> tuple[Any, ...]:

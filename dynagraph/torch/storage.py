@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import io
 import mmap
 import operator
 import warnings
@@ -478,7 +480,7 @@ class _LegacyStorage(TypedStorage, metaclass=_LegacyStorageMeta):
 
 LEGACY = {
     d.legacy.replace("Tensor", "Storage"): _LegacyStorageMeta(
-        d.legacy.replace("Tensor", "Storage"), (_LegacyStorage,), {"dtype": d, "__module__": "torch"}
+        d.legacy.replace("Tensor", "Storage"), (_LegacyStorage,), {"dtype": d, "__module__": "dynagraph.torch"}
     )
     for d in dtypes.ALL
 }
@@ -507,6 +509,11 @@ def typed_storage(x: Tensor) -> TypedStorage:
 
 Tensor.untyped_storage, Tensor.storage, Tensor.storage_type = untyped_storage, storage, storage_type
 Tensor._typed_storage = typed_storage
+
+def _load_from_bytes(data: bytes) -> Any:
+    """The storage in a plain pickle of PyTorch's."""
+    return importlib.import_module("dynagraph.torch.serialization").load(io.BytesIO(data), weights_only=False)
+
 
 __getattr__ = getattr_of(__name__)
 __all__ = ["TypedStorage", "UntypedStorage"]

@@ -14,7 +14,7 @@ import pytest
 
 import dynagraph as dg
 from dynagraph import torch
-from dynagraph.exporting import safetensors
+from dynagraph import safetensors
 from tests.export.test_export import BATCH, Net, X
 
 ml_dtypes = pytest.importorskip("ml_dtypes")

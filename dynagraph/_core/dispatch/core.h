@@ -244,6 +244,11 @@ enum {
 extern PyTypeObject dg_GradModesType;
 int dg_grad_modes(void); /* of this thread */
 
+/* -- crc32.c -- */
+int dg_crc32_ready(void);
+PyObject *dg_crc32(PyObject *module, PyObject *args);
+PyObject *dg_read_crc32(PyObject *module, PyObject *args);
+
 /* -- by_size.c -- */
 PyObject *dg_by_size(PyObject *module, PyObject *args);
 PyObject *dg_any_large(PyObject *module, PyObject *args);

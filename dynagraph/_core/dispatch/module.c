@@ -243,6 +243,9 @@ static PyMethodDef methods[] = {
     {"max_pool", dg_max_pool, METH_VARARGS,
      "max_pool(x, kernel, stride, padding, dilation, places) -> the greatest elements of windows of the last dimensions, and where they\n"
      "stood; of float32 or float64"},
+    {"crc32", dg_crc32, METH_VARARGS, "crc32(data, value=0): the checksum of zip files, as zlib.crc32 gives it"},
+    {"read_crc32", dg_read_crc32, METH_VARARGS,
+     "read_crc32(descriptor, offset, buffer) -> (bytes read, their checksum): fills the buffer from a place in a file"},
     {"put_places", dg_put_places, METH_VARARGS,
      "put_places(g, places, sizes): g's elements added up at places among the last dimensions, which are of these sizes"},
     {"set_full_tracebacks", py_set_full_tracebacks, METH_O,
@@ -278,7 +281,7 @@ PyMODINIT_FUNC PyInit__dispatch(void)
     int added = tails ? PyModule_AddObjectRef(module, "tails", tails) : -1;
     Py_XDECREF(tails);
     if (added < 0 || !dg_GuardError || PyModule_AddObjectRef(module, "GuardError", dg_GuardError) < 0 || dg_pool_start() < 0 ||
-        dg_threads_start() != 0 || dg_device_arrays_start() < 0)
+        dg_threads_start() != 0 || dg_device_arrays_start() < 0 || dg_crc32_ready() < 0)
         goto fail;
     if (PyModule_AddIntConstant(module, "MAX_ARRAYS", DG_MAX_ARRAYS) < 0 ||
         PyModule_AddIntConstant(module, "MAX_REGISTERS", DG_MAX_REGISTERS) < 0 ||

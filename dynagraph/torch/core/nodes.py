@@ -59,6 +59,13 @@ class Removable:
         if hooks is not None:
             hooks.pop(self.id, None)
 
+    def __getstate__(self) -> tuple[Any, int]:
+        return (None if self._hooks is None else self._hooks()), self.id
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        hooks, self.id = state[:2]
+        self._hooks = None if hooks is None else weakref.ref(hooks)
+
     def __enter__(self) -> Removable:
         return self
 

@@ -80,6 +80,9 @@ class States(collections.defaultdict):  # type: ignore[type-arg]
     def __reduce__(self) -> Any:
         return type(self), (self.default_factory,), None, None, iter(self.items())
 
+    def _reduced_for_files(self, protocol: int) -> Any:
+        return collections.defaultdict, (self.default_factory,), None, None, iter(self.items())
+
 
 def prepare(optimizer: Any, number: int, chosen: Iterable[int]) -> list[list[int]]:
     """Make the states of a group's parameters that have gradients, and put them in their places, before captured code reads them.

@@ -21,6 +21,10 @@ TABLES = (
     "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks", "_state_dict_pre_hooks", "_state_dict_hooks",
     "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
 )  # fmt: skip
+# and of what is said of these hooks
+OPTIONS = (
+    "_is_full_backward_hook", "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks_with_kwargs",
+)  # fmt: skip
 
 
 class ModuleHooks:
@@ -49,6 +53,22 @@ class ModuleHooks:
     def has_forward(self) -> bool:
         """Whether calls of the module ask for any of them."""
         return bool(self._forward_pre_hooks or self._forward_hooks or self._backward_pre_hooks or self._backward_hooks)
+
+    def options(self) -> dict[str, Any]:
+        """The options of its hooks, by the names of PyTorch's tables."""
+        kwargs, always = self.with_kwargs, self.always_called
+        return {
+            "_is_full_backward_hook": self.is_full_backward,
+            "_forward_hooks_with_kwargs": OrderedDict((k, True) for k in self._forward_hooks if k in kwargs),
+            "_forward_hooks_always_called": OrderedDict((k, True) for k in self._forward_hooks if k in always),
+            "_forward_pre_hooks_with_kwargs": OrderedDict((k, True) for k in self._forward_pre_hooks if k in kwargs),
+        }
+
+    def set_options(self, options: dict[str, Any]) -> None:
+        """Take what `options` gives."""
+        self.is_full_backward = options.get("_is_full_backward_hook")
+        self.with_kwargs.update(options.get("_forward_hooks_with_kwargs", ()), options.get("_forward_pre_hooks_with_kwargs", ()))
+        self.always_called.update(options.get("_forward_hooks_always_called", ()))
 
     _forward_pre_hooks: OrderedDict[int, Hook]
     _forward_hooks: OrderedDict[int, Hook]

@@ -595,16 +595,34 @@ class Module:
         state.pop("_compiled_call_impl", None)
         return state
 
+    def _reduced_for_files(self, protocol: int) -> Any:
+        """How `torch.save` pickles it: with its hooks in PyTorch's tables."""
+        kind = type(self)
+        if kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__reduce__ is not object.__reduce__:
+            return NotImplemented
+        make, args, state, *rest = self.__reduce_ex__(protocol)
+        if not isinstance(state, dict) or "_parameters" not in state:  # of a __getstate__ of its class's own
+            return make, args, state, *rest
+        own = state.get("_hooks") or hooks.NONE
+        tables = {name: getattr(own, name) for name in hooks.TABLES}
+        state = {name: value for name, value in state.items() if name != "_hooks"} | self._file_state()
+        state |= {name: table for name, table in tables.items() if table or name in ("_forward_hooks", "_backward_hooks")}
+        return make, args, state if own is hooks.NONE else state | own.options(), *rest
+
+    def _file_state(self) -> dict[str, Any]:
+        """What stands in files beside `__getstate__`: attributes that PyTorch's module has and this one computes."""
+        return {}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
-        stored = {name: state.pop(name) for name in hooks.TABLES if name in state}  # of a module that PyTorch has pickled
-        for name in ("_is_full_backward_hook", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
-                     "_forward_pre_hooks_with_kwargs"):  # fmt: skip
-            state.pop(name, None)
+        stored = {name: state.pop(name) for name in hooks.TABLES if name in state}  # of a module that is saved in a file
+        options = {name: state.pop(name) for name in hooks.OPTIONS if name in state}
         self.__dict__.update(state)
         for name, table in stored.items():
             if table:
                 getattr(self._own_hooks(), name).update(table)
+        if any(stored.values()):
+            self._own_hooks().set_options(options)
 
     def _replicate_for_data_parallel(self) -> Any:
         """A module of the same class whose tables of members are copies."""

@@ -149,6 +149,9 @@ class RNNBase(Module):
         """Draw all weights anew."""
         _draw(self, self.hidden_size)
 
+    def _file_state(self) -> dict[str, Any]:
+        return {"_flat_weights": self._flat_weights}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
         state.pop("_flat_weights", None)  # of PyTorch's own modules

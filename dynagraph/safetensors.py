@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,9 @@ _DTYPES = {theirs: own for own, theirs in _NAMES.items()}
 _KEYS = {"dtype", "shape", "data_offsets"}
 
 
-def chunks(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None) -> Iterator[Any]:
+def chunks(
+    arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None, error: type[Exception] = ExportError
+) -> Iterator[Any]:  # fmt: skip
     """The file in pieces of bytes.  Arrays of wide items come first, so that each begins at a multiple of its item's size."""
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
     header: dict[str, Any] = {} if not metadata else {"__metadata__": dict(metadata)}
@@ -33,7 +36,7 @@ def chunks(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None 
         array = arrays[name]
         dtype = dtypes.from_numpy(array.dtype)
         if dtype is None or dtype.name not in _NAMES:
-            raise ExportError(f"safetensors: {name} is of {array.dtype}, which the format does not have")
+            raise error(f"safetensors: {name} is of {array.dtype}, which the format does not have")
         end = offset + array.nbytes
         header[name] = {"dtype": _NAMES[dtype.name], "shape": list(array.shape), "data_offsets": [offset, end]}
         offset = end
@@ -51,48 +54,73 @@ def size(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = 
     return 8 + len([next(pieces), next(pieces)][1]) + sum(array.nbytes for array in arrays.values())
 
 
-def parsed(data: np.ndarray, name: str = "safetensors") -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """The arrays in the bytes of a file, as read-only views of these, and its metadata; ExportError for what is no such file."""
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One array of a file: its dtype, shape, and the bytes that are its own, from the beginning of the file."""
 
-    def refuse(why: str) -> ExportError:
-        return ExportError(f"{name}: not a safetensors file: {why}")
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    begin: int
+    end: int
 
-    if data.size < 8:
-        raise refuse(f"{data.size} bytes are too few")
-    length = int.from_bytes(data[:8].tobytes(), "little")
-    if length > min(MOST_HEADER, data.size - 8):
-        raise refuse(f"a header of {length} bytes in a file of {data.size}")
+
+def entries(
+    read: Callable[[int, int], bytes], size: int, name: str = "safetensors", error: type[Exception] = ExportError
+) -> tuple[dict[str, Entry], dict[str, str]]:
+    """The arrays of a file of `size` bytes, of which ``read(offset, count)`` gives some, and its metadata; `error` for no such file."""
+
+    def refuse(why: str) -> Exception:
+        return error(f"{name}: not a safetensors file: {why}")
+
+    if size < 8:
+        raise refuse(f"{size} bytes are too few")
+    length = int.from_bytes(read(0, 8), "little")
+    if length > min(MOST_HEADER, size - 8):
+        raise refuse(f"a header of {length} bytes in a file of {size}")
     try:
-        header = json.loads(data[8 : 8 + length].tobytes().decode(), object_pairs_hook=_once)
-    except (ValueError, RecursionError) as error:
-        raise refuse(f"its header cannot be read: {error}") from None
+        header = json.loads(read(8, length).decode(), object_pairs_hook=_once)
+    except (ValueError, RecursionError) as fault:
+        raise refuse(f"its header cannot be read: {fault}") from None
     if not isinstance(header, dict):
         raise refuse("its header is no object")
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         raise refuse("its metadata are not texts")
-    body = data[8 + length :]
-    found: dict[str, np.ndarray] = {}
-    places: list[tuple[int, int, str]] = []
+    start = 8 + length
+    found: dict[str, Entry] = {}
     for key, entry in header.items():
-        why = _fault(entry, body.size)
+        why = _fault(entry, size - start)
         if why:
             raise refuse(f"{key}: {why}")
         begin, end = entry["data_offsets"]
         dtype = dtypes.BY_NAME[_DTYPES[entry["dtype"]]].numpy
-        part = body[begin:end]
-        if part.ctypes.data % dtype.alignment:
-            part = part.copy()
-        found[key] = part.view(dtype).reshape(entry["shape"])
-        found[key].flags.writeable = False
-        places.append((begin, end, key))
-    position = 0
-    for begin, end, key in sorted(places):
-        if begin != position:
-            raise refuse(f"{key} begins at {begin}, and the one before ends at {position}")
-        position = end
-    if position != body.size:
-        raise refuse(f"{body.size - position} bytes belong to no array")
+        found[key] = Entry(dtype, tuple(entry["shape"]), start + begin, start + end)
+    position = start
+    for key, each in sorted(found.items(), key=lambda item: (item[1].begin, item[1].end)):
+        if each.begin != position:
+            raise refuse(f"{key} begins at {each.begin - start}, and the one before ends at {position - start}")
+        position = each.end
+    if position != size:
+        raise refuse(f"{size - position} bytes belong to no array")
+    return found, metadata
+
+
+def view_of(data: np.ndarray, entry: Entry) -> np.ndarray:
+    """An array in the bytes of a file, as a view of these; a copy where it does not begin at a multiple of its item's alignment."""
+    part = data[entry.begin : entry.end]
+    if part.ctypes.data % entry.dtype.alignment:
+        part = part.copy()
+    return part.view(entry.dtype).reshape(entry.shape)
+
+
+def parsed(
+    data: np.ndarray, name: str = "safetensors", error: type[Exception] = ExportError
+) -> tuple[dict[str, np.ndarray], dict[str, str]]:  # fmt: skip
+    """The arrays in the bytes of a file, as read-only views of these, and its metadata; `error` for what is no such file."""
+    places, metadata = entries(lambda offset, count: data[offset : offset + count].tobytes(), data.size, name, error)
+    found = {key: view_of(data, entry) for key, entry in places.items()}
+    for array in found.values():
+        array.flags.writeable = False
     return found, metadata
 
 
@@ -120,4 +148,4 @@ def _fault(entry: Any, n_bytes: int) -> str | None:
     return None if needed == has else f"{needed} bytes by dtype and shape, {has} by its place"
 
 
-__all__ = ["chunks", "parsed", "size"]
+__all__ = ["Entry", "chunks", "entries", "parsed", "size", "view_of"]
