@@ -2,7 +2,8 @@
 
     python benchmarks/loading.py [--workers 2] [--batches 400] [--rounds 7] [--json out.json]
 
-Each run is a process of its own; both take turns.  Per batch, in microseconds, the least and the median of rounds:
+Each run is a process of its own; both take turns.  Per batch, in microseconds, the least and the median of rounds, of elapsed time and
+of processor time (of this process and its workers together, which other processes of the machine disturb less):
 
     ready      the dataset gives a whole batch at once: what is left is asking for it, sending it and receiving it
     samples    64 samples of 3x32x32 are fetched one by one, and collated
@@ -15,6 +16,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import os
 import statistics
 import subprocess
 import sys
@@ -63,8 +66,17 @@ def compute(seconds: float) -> None:
         pass
 
 
-def measured(library: str, workers: int, batches: int) -> dict[str, float]:
-    """Seconds a batch of each case; the first batches, which wait for the workers to start, are not counted."""
+def processor_time() -> float:
+    """Seconds of this process and its workers, all threads."""
+    spent = 0
+    for pid in [os.getpid(), *(child.pid for child in multiprocessing.active_children())]:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            spent += int((task / "schedstat").read_text().split()[0])
+    return spent / 1e9
+
+
+def measured(library: str, workers: int, batches: int) -> dict[str, tuple[float, float]]:
+    """Seconds a batch, elapsed and of processors, of each case; the first batches, which wait for the workers to start, are not counted."""
     if library == OWN:
         from dynagraph import torch
         from dynagraph.torch.utils.data import DataLoader
@@ -81,18 +93,18 @@ def measured(library: str, workers: int, batches: int) -> dict[str, float]:
         loader = DataLoader(dataset, num_workers=workers, persistent_workers=True, **options)
         for _ in loader:  # workers have started, and done everything once
             pass
-        start, counted = 0.0, 0
+        counted, start, spent = 0, 0.0, 0.0
         for k, _ in enumerate(loader):
             if k == 8:
-                start = time.perf_counter()
+                start, spent = time.perf_counter(), processor_time()
             compute(consumed)
             counted = k - 7
-        found[name] = (time.perf_counter() - start) / counted
+        found[name] = (time.perf_counter() - start) / counted, (processor_time() - spent) / counted
         del loader
     return found
 
 
-def child(library: str, workers: int, batches: int) -> dict[str, float]:
+def child(library: str, workers: int, batches: int) -> dict[str, tuple[float, float]]:
     """`measured` in a process of its own."""
     command = [sys.executable, __file__, "--one", library, "--workers", str(workers), "--batches", str(batches)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
@@ -109,18 +121,20 @@ def main() -> None:
     if options.one:
         print(json.dumps(measured(options.one, options.workers, options.batches)))
         return
-    rounds: dict[str, list[dict[str, float]]] = {OWN: [], PYTORCH: []}
+    rounds: dict[str, list[dict[str, tuple[float, float]]]] = {OWN: [], PYTORCH: []}
     for _ in range(options.rounds):
         for library, samples in rounds.items():
             samples.append(child(library, options.workers, options.batches))
     table: dict[str, Any] = {}
     print(f"us per batch, {options.workers} workers: least, median")
     for case in rounds[OWN][0]:
-        times = {library: [1e6 * sample[case] for sample in samples] for library, samples in rounds.items()}
-        own, theirs = ((min(each), statistics.median(each)) for each in times.values())
-        table[case] = {OWN: own, PYTORCH: theirs, "ratio": own[0] / theirs[0], "ratio of medians": own[1] / theirs[1]}
-        print(f"{case:10} {OWN} {own[0]:8.0f} {own[1]:8.0f}   {PYTORCH} {theirs[0]:8.0f} {theirs[1]:8.0f}   "
-              f"{own[0] / theirs[0]:.2f}x, {own[1] / theirs[1]:.2f}x")
+        for k, kind in enumerate(("elapsed", "processors")):
+            times = {library: [1e6 * sample[case][k] for sample in samples] for library, samples in rounds.items()}
+            own, theirs = ((min(each), statistics.median(each)) for each in times.values())
+            ratios = own[0] / theirs[0], own[1] / theirs[1]
+            table[f"{case}, {kind}"] = {OWN: own, PYTORCH: theirs, "ratios": ratios}
+            print(f"{case:9} {kind:11} {OWN} {own[0]:8.0f} {own[1]:8.0f}   {PYTORCH} {theirs[0]:8.0f} {theirs[1]:8.0f}   "
+                  f"{ratios[0]:.2f}x, {ratios[1]:.2f}x")
     if options.json:
         options.json.write_text(json.dumps(table, indent=1) + "\n")
 
