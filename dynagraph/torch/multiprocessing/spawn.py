@@ -59,9 +59,7 @@ def end_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
 
 
-def _run(function: Callable[..., Any], index: int, args: Sequence[Any], errors: Connection, others: list[Connection]) -> None:
-    for other in others:  # of the process that waits, which a fork has copied
-        other.close()
+def _run(function: Callable[..., Any], index: int, args: Sequence[Any], errors: Connection) -> None:
     end_with_parent()
     try:
         function(index, *args)
@@ -155,8 +153,7 @@ def start_processes(
         for index in range(nprocs):
             own, theirs = Pipe(duplex=False)
             errors.append(own)
-            others = list(errors) if start_method == "fork" else []
-            process = context.Process(target=_run, args=(fn, index, tuple(args), theirs, others), daemon=daemon)
+            process = context.Process(target=_run, args=(fn, index, tuple(args), theirs), daemon=daemon)
             process.start()
             theirs.close()
             processes.append(process)

@@ -23,7 +23,7 @@ import numpy as np
 from dynagraph import config
 from dynagraph.torch.multiprocessing.messages import Connection, Message, Pipe
 from dynagraph.torch.multiprocessing.spawn import signal_name
-from dynagraph.torch.random import manual_seed
+from dynagraph.torch.random import is_torch_compatible, manual_seed, torch_compatible
 from dynagraph.torch.utils.data.fetching import Exhausted, Failure
 
 PATIENCE = 5.0  # seconds that a worker has to end by itself
@@ -58,14 +58,26 @@ def numpy_seed(base: int, worker: int) -> list[int]:
     return [int(word) for word in np.random.SeedSequence([base & (1 << 64) - 1, worker]).generate_state(4)]
 
 
+def seed_batch(base: int, passes: int, number: int) -> None:
+    """Start this process's random streams anew for one batch, so that it does not matter which worker makes it."""
+    words = np.random.SeedSequence([base & (1 << 64) - 1, passes, number]).generate_state(6)
+    first, second = words[:4].view(np.uint64).tolist()
+    random.seed(first)
+    manual_seed(second)
+    np.random.seed(words[2:])
+
+
 def run(
-    pipe: Connection, others: list[Connection], dataset: Any, make_fetcher: Callable[[Any], Any],
-    worker: int, count: int, base_seed: int, init: Callable[[int], Any] | None,
+    pipe: Connection, dataset: Any, make_fetcher: Callable[[Any], Any],
+    worker: int, count: int, base_seed: int, init: Callable[[int], Any] | None, compatible: bool,
 ) -> None:  # fmt: skip
-    """Make the batches that are asked for, until the other process goes."""
+    """Make the batches that are asked for, until the other process goes.
+
+    Random streams start anew with each batch, unless `init` has seeded them or, with `compatible`, PyTorch's numbers are wanted.
+    """
     global _info
-    for other in others:  # of workers before this one, which a fork has copied
-        other.close()
+    torch_compatible(compatible)
+    seeds_batches, passes = init is None and not compatible, 0
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that iterates, which ends this one
     config.threads = 1
@@ -86,7 +98,7 @@ def run(
         while True:
             number, indices = pipe.recv()
             if number < 0:  # a new pass
-                failure = None
+                failure, passes = None, passes + 1
                 try:
                     fetcher = make_fetcher(dataset)
                 except Exception:
@@ -94,6 +106,8 @@ def run(
                 continue
             reply: Any = failure
             if failure is None:
+                if seeds_batches:
+                    seed_batch(base_seed, passes, number)
                 try:
                     reply = fetcher.fetch(indices)
                 except Exhausted:
@@ -112,6 +126,18 @@ def run(
 # -- in the process that iterates -------------------------------------------------------------------------------------
 
 
+_own_ends: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+def _close_own_ends() -> None:
+    """In a process that a fork has made: a worker ends when nobody has the other end of its pipe any more."""
+    for end in list(_own_ends):
+        end.close()
+
+
+os.register_at_fork(after_in_child=_close_own_ends)
+
+
 class Workers:
     """The worker processes of a loader."""
 
@@ -122,9 +148,10 @@ class Workers:
         self._finalizer = weakref.finalize(self, _end, self.pipes, self.processes, self.pid)
         for k in range(count):
             own, theirs = Pipe(duplex=True)
-            inherits = context.get_start_method() == "fork"
+            _own_ends.add(own)
             process = context.Process(
-                target=run, args=(theirs, [*self.pipes, own] if inherits else [], dataset, make_fetcher, k, count, base_seed, init),
+                target=run, args=(theirs, dataset, make_fetcher, k, count, base_seed, init,
+                                  is_torch_compatible()),
                 daemon=True,
             )  # fmt: skip
             process.start()
@@ -187,4 +214,4 @@ def _end(pipes: list[Connection], processes: list[Any], pid: int) -> None:
         process.close()
 
 
-__all__ = ["WorkerInfo", "Workers", "get_worker_info", "numpy_seed", "run"]
+__all__ = ["WorkerInfo", "Workers", "get_worker_info", "numpy_seed", "run", "seed_batch"]
