@@ -30,6 +30,19 @@ class Library:
     def address(self, symbol: str, /) -> int: ...
 
 @final
+class Mapping:
+    """The first bytes of an open file as memory that processes share: a writable buffer, gone with this object.
+
+    It takes the descriptor, and closes it at once unless `keep`.  Raises OSError, and leaves the descriptor to the caller then.
+    """
+
+    nbytes: int
+    address: int
+    file: int  # -1: it was not kept
+    def __init__(self, file: int, nbytes: int, keep: bool = True) -> None: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
 class NativePlan:
     """Calls an entry point of generated code. Address 0: nothing is computed (there are no outputs), the result is the recipe's."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import io
-import mmap
 import operator
 import warnings
 import weakref
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import dynagraph.cuda as dg_cuda
-from dynagraph.torch.core import devices, dtypes
+from dynagraph.torch.core import devices, dtypes, memory_files
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.relocation import is_alone, relocate
 from dynagraph.torch.core.storage import Storage
@@ -205,7 +204,7 @@ class UntypedStorage:
 
     def is_shared(self) -> bool:
         """Whether other processes may have the memory."""
-        return self._memory.is_shared or self.is_cuda
+        return self.is_cuda or memory_files.mapping_of(self._memory.array) is not None
 
     def share_memory_(self) -> UntypedStorage:
         """Move into memory that other processes may have."""
@@ -276,10 +275,9 @@ def copied(memory: Storage, memo: dict[Any, Any]) -> Storage:
 def share(memory: Storage, tensor: Tensor | None = None) -> None:
     """Move a memory of the host into one that other processes may have.  `tensor`: the only one that lies in it, if known."""
     flat = memory.flat(memory.array.dtype)
-    moved = np.frombuffer(mmap.mmap(-1, max(flat.nbytes, 1)), flat.dtype, flat.size)
+    moved = np.frombuffer(memory_files.allocate(max(flat.nbytes, 1)), flat.dtype, flat.size)
     moved[:] = flat
     relocate(memory, moved, tensor)
-    memory.is_shared = True
 
 
 def _untyped_of_bytes(data: bytes, device: str) -> UntypedStorage:

@@ -158,7 +158,7 @@ int dg_guards_parameters(const dg_guards *guards, int n_registers, const unsigne
 
 /* -- plan.c: what an entry does -- */
 typedef struct dg_plan dg_plan;
-extern PyTypeObject dg_LibraryType;
+extern PyTypeObject dg_LibraryType, dg_MappingType;
 extern PyTypeObject dg_NativePlanType, dg_PythonPlanType;
 int dg_plan_inputs(PyObject *plan);
 int dg_plan_symbols(PyObject *plan);

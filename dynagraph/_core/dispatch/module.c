@@ -263,7 +263,7 @@ PyMODINIT_FUNC PyInit__dispatch(void)
     import_array();
     PyTypeObject *types[] = {&dg_EntryType, &dg_CompiledFunctionType, &dg_NativePlanType, &dg_PythonPlanType,
                              &dg_LauncherType, &dg_ProductType, &dg_TailType, &dg_LibraryType, &dg_NativeLoopType,
-                             &dg_RestType, &dg_HostLoopType, &dg_GradModesType};
+                             &dg_MappingType, &dg_RestType, &dg_HostLoopType, &dg_GradModesType};
     PyObject *module = PyModule_Create(&definition);
     if (!module)
         return NULL;

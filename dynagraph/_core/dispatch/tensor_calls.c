@@ -24,7 +24,6 @@ PyObject *dg_new_tensor(PyObject *array)
     }
     *dg_slot_of(storage, dg_of.storage_array) = Py_NewRef(array);
     *dg_slot_of(storage, dg_of.version) = Py_NewRef(dg_of.zero);
-    *dg_slot_of(storage, dg_of.is_shared) = Py_NewRef(Py_False);
     *dg_slot_of(tensor, dg_of.array) = array;
     *dg_slot_of(tensor, dg_of.own_storage) = storage;
     *dg_slot_of(tensor, dg_of.base) = Py_NewRef(Py_None);
@@ -422,7 +421,7 @@ PyObject *dg_set_tensor_calls(PyObject *module, PyObject *args)
     const struct { PyObject *class; const char *name; Py_ssize_t *offset; } slots[] = {
         {tensor, "_array", &dg_of.array}, {tensor, "_storage", &dg_of.own_storage}, {tensor, "_base", &dg_of.base},
         {tensor, "_grad_fn", &dg_of.grad_fn}, {tensor, "_requires_grad", &dg_of.requires_grad},
-        {storage, "array", &dg_of.storage_array}, {storage, "version", &dg_of.version}, {storage, "is_shared", &dg_of.is_shared},
+        {storage, "array", &dg_of.storage_array}, {storage, "version", &dg_of.version},
         {primitive, "forward", &dg_of.forward}, {primitive, "large", &dg_of.large}, {primitive, "outputs", &dg_of.outputs},
         {primitive, "vjp", &dg_of.vjp}, {primitive, "vjps", &dg_of.vjps}, {primitive, "saves", &dg_of.saves},
         {primitive, "node_class", &dg_of.node_class}, {node, "attrs", &dg_of.attrs}, {node, "edges", &dg_of.edges},

@@ -6,7 +6,7 @@
 typedef struct {
     PyTypeObject *tensor, *storage, *primitive, *node;
     Py_ssize_t array, own_storage, base, grad_fn, requires_grad;         /* of tensors */
-    Py_ssize_t storage_array, version, is_shared;                        /* of storages */
+    Py_ssize_t storage_array, version;                                   /* of storages */
     Py_ssize_t forward, large, outputs, vjp, vjps, saves, node_class;    /* of primitives */
     Py_ssize_t attrs, edges, sequence, metas, output_metas, saved, saved_out; /* of nodes */
     Py_ssize_t last;                                                     /* of what counts nodes */

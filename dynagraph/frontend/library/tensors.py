@@ -137,7 +137,7 @@ def _register() -> None:
 
     @meaning(tensors.wrap)
     def wrap(frame: Frame, array: Any) -> Object:
-        storage = Object(tensors.Storage, fields={"array": array, "version": ZERO, "is_shared": FALSE})
+        storage = Object(tensors.Storage, fields={"array": array, "version": ZERO})
         fields = {"_array": array, "_storage": storage, "_base": NONE, "_grad_fn": NONE, "_requires_grad": FALSE}
         return Object(tensors.Tensor, fields=fields)
 
@@ -199,7 +199,7 @@ def _register() -> None:
         for letter in reads:
             if letter in "opq":
                 k = "opq".index(letter)
-                storage = Object(tensors.Storage, fields={"array": outs[k], "version": ZERO, "is_shared": FALSE})
+                storage = Object(tensors.Storage, fields={"array": outs[k], "version": ZERO})
                 results.setdefault(k, Sequence(tuple, [outs[k], storage, ZERO]))
                 continue
             first = 0 if letter == "*" else int(letter) if letter in "12" else tensors._LETTERS[letter]

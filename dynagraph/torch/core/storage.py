@@ -12,13 +12,12 @@ from dynagraph.torch.core.arrays import strided
 class Storage:
     """The memory of one array.  `version` counts the writes in place: what was saved for a gradient must not have changed."""
 
-    __slots__ = ("__weakref__", "array", "is_shared", "version")
+    __slots__ = ("__weakref__", "array", "version")
     __dynagraph_counters__ = ("version",)  # captured code needs not know how many writes there were
 
     def __init__(self, array: Any):
         self.array = array
         self.version = 0
-        self.is_shared = False
 
     def start(self) -> int:
         """The address of its first byte."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from dynagraph.torch._utils import _get_obj_state, _set_obj_state, lie_in, reduced, reduced_parameter
 from dynagraph.torch.core import devices, dtypes
+from dynagraph.torch.core.memory_files import mapping_of
 from dynagraph.torch.core.parameter import Parameter, share
 from dynagraph.torch.core.relocation import is_alone
 from dynagraph.torch.core.storage import Storage, address_of, extent
@@ -73,7 +74,7 @@ Tensor._make_subclass = staticmethod(lambda cls, data, requires_grad=False: shar
 
 def _share_memory_(self: Tensor) -> Tensor:
     """Move the tensor's storage, with all tensors that lie in it, into memory that other processes may have."""
-    if not self._storage.is_shared and isinstance(self._array, np.ndarray):
+    if isinstance(self._array, np.ndarray) and mapping_of(self._storage.array) is None:
         only = self if is_alone(self) else None
         share_memory(storage_of(self), only)
     return self
@@ -89,7 +90,7 @@ def _is_set_to(self: Tensor, tensor: Tensor) -> bool:
 
 
 Tensor.share_memory_, Tensor.is_set_to = _share_memory_, _is_set_to
-Tensor.is_shared = lambda self: storage_of(self).is_shared or not isinstance(self._array, np.ndarray)
+Tensor.is_shared = lambda self: not isinstance(self._array, np.ndarray) or mapping_of(storage_of(self).array) is not None
 
 
 @function(namespace="")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import multiprocessing
 import os
 import signal
@@ -96,6 +97,18 @@ def test_leaving_in_the_middle_of_a_pass() -> None:
     assert no_children()
 
 
+def test_workers_end_beside_those_of_another_loader() -> None:
+    """Which have been forked with copies of their pipes."""
+    first = iter(DataLoader(Numbers(), num_workers=1))
+    second = iter(DataLoader(Numbers(), num_workers=1))
+    next(first), next(second)
+    begun = time.monotonic()
+    del first
+    assert time.monotonic() - begun < 4  # none had to be ended by a signal
+    assert len(multiprocessing.active_children()) == 1
+    del second
+
+
 def test_large_batches_leave_no_descriptors() -> None:
     rows = TensorDataset(torch.arange(64.0).reshape(64, 1).expand(64, 5000).contiguous())
     before = descriptors()
@@ -131,6 +144,38 @@ def test_draws_of_workers_follow_the_seed() -> None:
     first = drawn()
     assert first == drawn()
     assert len({value for batch in first for value in batch}) == 16
+
+
+def drawn(workers: int, state: Any = None, take: int | None = None, **options: Any) -> tuple[Any, Any]:
+    torch.manual_seed(7)
+    loader = DataLoader(Draws(), num_workers=workers, batch_size=2, **options)
+    if state is not None:
+        loader.load_state_dict(state)
+    batches = iter(loader)
+    found = [[part.tolist() for part in batch] for batch in itertools.islice(batches, take)]
+    return found, loader.state_dict()
+
+
+def test_draws_are_the_same_for_any_number_of_workers() -> None:
+    whole, _ = drawn(1)
+    assert whole == drawn(3)[0]
+    some, state = drawn(2, take=1)
+    assert some + drawn(1, state)[0] == whole
+
+
+def test_workers_that_stay_draw_anew_in_each_pass() -> None:
+    loader = DataLoader(Draws(), num_workers=1, batch_size=4, persistent_workers=True)
+    passes = [[batch[0].tolist() for batch in loader] for _ in range(2)]
+    assert passes[0] != passes[1]
+    del loader
+
+
+def test_an_init_function_seeds_its_worker() -> None:
+    def init(worker: int) -> None:
+        np.random.seed(worker)
+
+    batch = next(iter(DataLoader(Draws(), num_workers=1, batch_size=2, worker_init_fn=init)))
+    assert batch[1].tolist() == np.random.RandomState(0).rand(2).tolist()
 
 
 @pytest.mark.parametrize("workers", [0, 2])

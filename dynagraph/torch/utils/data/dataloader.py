@@ -44,7 +44,9 @@ class DataLoader:
     prefetch_factor: batches that each worker makes ahead.  persistent_workers: keep workers after a pass.  pin_memory: page-locked
     memory, for copies to a GPU.  in_order: False: batches as they become ready.
 
-    `state_dict` and `load_state_dict` go on in the middle of a pass.
+    `state_dict` and `load_state_dict` go on in the middle of a pass.  Random numbers that datasets draw in workers are the same for any
+    number of workers: the streams of `torch`, `random` and NumPy start anew with each batch.  With a `worker_init_fn`, and in
+    `torch_compatible`, they start with each worker, as PyTorch's do.
 
     >>> from dynagraph.torch.utils.data import DataLoader
     >>> [batch.tolist() for batch in DataLoader(range(5), batch_size=2)]
@@ -298,7 +300,8 @@ class _ByWorkers(_Pass):
 
     def _start(self) -> None:
         super()._start()
-        self.asked = self.expected = 0  # numbers of the next batch to ask for, and to give
+        # numbers of the next batch to ask for, and to give
+        self.asked = self.expected = 0 if self.loader.is_iterable else self.given
         self.waiting: dict[int, int] = {}  # number -> worker
         self.there: dict[int, Any] = {}  # that came before their turn
         self.arrived: deque[int] = deque()

@@ -1,17 +1,13 @@
 """Processes that make batches.
 
-Each has a socket to the process that iterates.  Batches come back as pickles whose buffers lie in memory files (memfd), which are
-passed as descriptors: arrays are mapped, not copied, nothing has a name, and the kernel frees what nobody maps any more, whoever is
-killed.
+Each has a pipe of dynagraph.torch.multiprocessing to the process that iterates.  What a batch holds travels in one memory file, which
+is mapped and not copied; tensors that are in shared memory already, of the dataset for instance, travel as views of it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
-import mmap
 import os
-import pickle
 import random
 import signal
 import sys
@@ -19,19 +15,17 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing import connection, reduction
+from multiprocessing import connection
 from typing import Any
 
 import numpy as np
 
 from dynagraph import config
-from dynagraph.torch.core.tensor import Tensor, wrap
-from dynagraph.torch.random import manual_seed
+from dynagraph.torch.multiprocessing.messages import Connection, Message, Pipe
+from dynagraph.torch.multiprocessing.spawn import signal_name
+from dynagraph.torch.random import is_torch_compatible, manual_seed, torch_compatible
 from dynagraph.torch.utils.data.fetching import Exhausted, Failure
 
-HAS_FILES = hasattr(os, "memfd_create") and hasattr(reduction, "send_handle")
-LEAST_BYTES = 4096  # of a message, from which it goes by a memory file
-ALIGNMENT = 64
 PATIENCE = 5.0  # seconds that a worker has to end by itself
 POLL = 1.0  # seconds between looks at whether a worker lives
 
@@ -55,67 +49,6 @@ def get_worker_info() -> WorkerInfo | None:
     return _info
 
 
-# -- messages ---------------------------------------------------------------------------------------------------------
-
-
-class _Pickler(pickle.Pickler):
-    """Tensors as their arrays, whose memory is a buffer."""
-
-    def reducer_override(self, obj: Any) -> Any:
-        if type(obj) is not Tensor or not isinstance(obj._array, np.ndarray):
-            return NotImplemented
-        if obj.requires_grad:
-            raise RuntimeError(
-                "a worker's batch has a tensor that requires a gradient, which does not pass between processes; detach() it"
-            )
-        return wrap, (obj._array,)
-
-
-def send(pipe: connection.Connection, value: Any) -> None:
-    """Send a value.  What is large goes by a memory file: no message fills a socket, so neither side waits for the other."""
-    buffers: list[pickle.PickleBuffer] = []
-    data = io.BytesIO()
-    _Pickler(data, protocol=5, buffer_callback=buffers.append).dump(value)
-    views = [data.getbuffer(), *(buffer.raw() for buffer in buffers)]
-    if not HAS_FILES or sum(view.nbytes for view in views) < LEAST_BYTES:
-        pipe.send_bytes(pickle.dumps(([bytes(view) for view in views], None), protocol=5))
-        return
-    places, end = [], 0
-    for view in views:
-        places.append((end, view.nbytes))
-        end += -(-view.nbytes // ALIGNMENT) * ALIGNMENT
-    file = os.memfd_create("batch", os.MFD_CLOEXEC)
-    try:
-        os.ftruncate(file, end)
-        for (start, _), view in zip(places, views):
-            _write(file, view, start)
-        pipe.send_bytes(pickle.dumps((places, end), protocol=5))
-        reduction.send_handle(pipe, file, None)  # type: ignore[arg-type]
-    finally:
-        os.close(file)
-
-
-def _write(file: int, view: memoryview, start: int) -> None:
-    while view.nbytes:
-        written = os.pwrite(file, view, start)
-        view, start = view[written:], start + written
-
-
-def receive(pipe: connection.Connection) -> Any:
-    """The next value; EOFError or ConnectionError where the other process is gone."""
-    places, size = pickle.loads(pipe.recv_bytes())
-    if size is None:
-        data, *buffers = places
-        return pickle.loads(data, buffers=[bytearray(buffer) for buffer in buffers])
-    file = reduction.recv_handle(pipe)
-    try:
-        memory = memoryview(mmap.mmap(file, size))
-    finally:
-        os.close(file)
-    data, *parts = (memory[start : start + length] for start, length in places)
-    return pickle.loads(data, buffers=parts)
-
-
 # -- in a worker ------------------------------------------------------------------------------------------------------
 
 
@@ -125,14 +58,26 @@ def numpy_seed(base: int, worker: int) -> list[int]:
     return [int(word) for word in np.random.SeedSequence([base & (1 << 64) - 1, worker]).generate_state(4)]
 
 
+def seed_batch(base: int, passes: int, number: int) -> None:
+    """Start this process's random streams anew for one batch, so that it does not matter which worker makes it."""
+    words = np.random.SeedSequence([base & (1 << 64) - 1, passes, number]).generate_state(6)
+    first, second = words[:4].view(np.uint64).tolist()
+    random.seed(first)
+    manual_seed(second)
+    np.random.seed(words[2:])
+
+
 def run(
-    pipe: connection.Connection, others: list[connection.Connection], dataset: Any, make_fetcher: Callable[[Any], Any],
-    worker: int, count: int, base_seed: int, init: Callable[[int], Any] | None,
+    pipe: Connection, dataset: Any, make_fetcher: Callable[[Any], Any],
+    worker: int, count: int, base_seed: int, init: Callable[[int], Any] | None, compatible: bool,
 ) -> None:  # fmt: skip
-    """Make the batches that are asked for, until the other process goes."""
+    """Make the batches that are asked for, until the other process goes.
+
+    Random streams start anew with each batch, unless `init` has seeded them or, with `compatible`, PyTorch's numbers are wanted.
+    """
     global _info
-    for other in others:  # of workers before this one, which a fork has copied
-        other.close()
+    torch_compatible(compatible)
+    seeds_batches, passes = init is None and not compatible, 0
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that iterates, which ends this one
     config.threads = 1
@@ -151,9 +96,9 @@ def run(
         failure = Failure(f"in DataLoader worker process {worker}")
     with contextlib.suppress(EOFError, ConnectionError, KeyboardInterrupt):
         while True:
-            number, indices = receive(pipe)
+            number, indices = pipe.recv()
             if number < 0:  # a new pass
-                failure = None
+                failure, passes = None, passes + 1
                 try:
                     fetcher = make_fetcher(dataset)
                 except Exception:
@@ -161,6 +106,8 @@ def run(
                 continue
             reply: Any = failure
             if failure is None:
+                if seeds_batches:
+                    seed_batch(base_seed, passes, number)
                 try:
                     reply = fetcher.fetch(indices)
                 except Exhausted:
@@ -169,29 +116,42 @@ def run(
                     reply = Failure(f"in DataLoader worker process {worker}")
             failure = None
             try:
-                send(pipe, (number, reply))
+                pipe.post(Message((number, reply), copies=True))
             except (EOFError, ConnectionError):
                 raise
             except Exception:  # the batch cannot be pickled
-                send(pipe, (number, Failure(f"in DataLoader worker process {worker}")))
+                pipe.send((number, Failure(f"in DataLoader worker process {worker}")))
 
 
 # -- in the process that iterates -------------------------------------------------------------------------------------
+
+
+_own_ends: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+def _close_own_ends() -> None:
+    """In a process that a fork has made: a worker ends when nobody has the other end of its pipe any more."""
+    for end in list(_own_ends):
+        end.close()
+
+
+os.register_at_fork(after_in_child=_close_own_ends)
 
 
 class Workers:
     """The worker processes of a loader."""
 
     def __init__(self, context: Any, dataset: Any, make_fetcher: Any, count: int, base_seed: int, init: Any):
-        self.pipes: list[connection.Connection] = []
+        self.pipes: list[Connection] = []
         self.processes: list[Any] = []
         self.pid = os.getpid()
         self._finalizer = weakref.finalize(self, _end, self.pipes, self.processes, self.pid)
         for k in range(count):
-            own, theirs = context.Pipe(duplex=True)
-            inherits = context.get_start_method() == "fork"
+            own, theirs = Pipe(duplex=True)
+            _own_ends.add(own)
             process = context.Process(
-                target=run, args=(theirs, [*self.pipes, own] if inherits else [], dataset, make_fetcher, k, count, base_seed, init),
+                target=run, args=(theirs, dataset, make_fetcher, k, count, base_seed, init,
+                                  is_torch_compatible()),
                 daemon=True,
             )  # fmt: skip
             process.start()
@@ -202,7 +162,7 @@ class Workers:
     def ask(self, worker: int, number: int, indices: Any) -> None:
         """Ask for a batch."""
         try:
-            send(self.pipes[worker], (number, indices))
+            self.pipes[worker].post(Message((number, indices), copies=True))
         except ConnectionError:
             self._raise_dead(worker)
 
@@ -217,9 +177,9 @@ class Workers:
             if timeout and time.monotonic() - begun >= timeout:
                 raise RuntimeError(f"DataLoader timed out after {timeout:g} seconds")
 
-    def _received(self, pipe: connection.Connection) -> tuple[int, Any]:
+    def _received(self, pipe: Connection) -> tuple[int, Any]:
         try:
-            return receive(pipe)  # type: ignore[no-any-return]
+            return pipe.recv()  # type: ignore[no-any-return]
         except (EOFError, ConnectionError):
             self._raise_dead(self.pipes.index(pipe))
             raise
@@ -228,7 +188,7 @@ class Workers:
         process = self.processes[worker]
         process.join(PATIENCE)
         code, pid = process.exitcode, process.pid
-        how = "is still running" if code is None else f"exited with code {code}" if code >= 0 else _killed_by(-code)
+        how = "is still running" if code is None else f"exited with code {code}" if code >= 0 else f"was killed by {signal_name(code)}"
         self.stop()
         raise RuntimeError(f"DataLoader worker (pid(s) {pid}) exited unexpectedly: worker {worker} {how}")
 
@@ -237,14 +197,7 @@ class Workers:
         self._finalizer()
 
 
-def _killed_by(number: int) -> str:
-    try:
-        return f"was killed by {signal.Signals(number).name}"
-    except ValueError:
-        return f"was killed by signal {number}"
-
-
-def _end(pipes: list[connection.Connection], processes: list[Any], pid: int) -> None:
+def _end(pipes: list[Connection], processes: list[Any], pid: int) -> None:
     if os.getpid() != pid or sys.is_finalizing():  # a fork of the process; or daemons, which multiprocessing ends itself
         return
     for pipe in pipes:
@@ -261,4 +214,4 @@ def _end(pipes: list[connection.Connection], processes: list[Any], pid: int) -> 
         process.close()
 
 
-__all__ = ["WorkerInfo", "Workers", "get_worker_info", "numpy_seed", "receive", "run", "send"]
+__all__ = ["WorkerInfo", "Workers", "get_worker_info", "numpy_seed", "run", "seed_batch"]
