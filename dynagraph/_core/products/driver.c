@@ -12,6 +12,7 @@ enum {
     PARALLEL_TERMS = 1 << 19, /* products of fewer are the caller's own work: waking threads takes longer */
     PART_TERMS = 1 << 17,     /* parts are not smaller */
     NEAR = 1 << 16,           /* bytes: what the first caches hold */
+    PANELS = 8,               /* that are packed at a time */
     ALIGNED = 16,             /* elements: a cache line at least */
     DIRECT = 112,             /* an operand that is multiplied with no more rows or columns than that is not worth packing */
 };
@@ -19,6 +20,13 @@ enum {
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t blocks_of(int64_t n, int64_t block) { return (n + block - 1) / block; }
 static inline int64_t rounded(int64_t n, int64_t unit) { return blocks_of(n, unit) * unit; }
+
+static inline void fetch(const void *from, int64_t bytes)
+{
+    enum { LINE = 64 };
+    for (int64_t at = 0; at < bytes; at += LINE)
+        __builtin_prefetch((const char *)from + at);
+}
 
 #define T float
 #define SUFFIX f32

@@ -39,25 +39,27 @@ static T *NAME(panel)(T *panels, int64_t n_panels, int64_t width, int64_t k, int
     return panels + n_panels * width * (batch * k + start) + number * width * length;
 }
 
-/* a panel is all terms of `width` rows of the left operand, or columns of the right one */
+/* some panels, of all terms of their rows of the left operand, or columns of the right one */
 static void NAME(pack_shared)(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread, dg_stop *stop)
 {
     const PLAN *plan = buffers[0];
     const PRODUCT *product = plan->product;
-    const int64_t mr = plan->kernel->mr, nr = plan->kernel->nr;
-    const int64_t n = plan->last_column - plan->first_column;
-    const int64_t a_panels = plan->shared_a ? blocks_of(product->m, mr) : 0, b_panels = plan->shared_b ? blocks_of(n, nr) : 0;
+    const int64_t mr = plan->kernel->mr, nr = plan->kernel->nr, k = product->k;
+    const int64_t m = plan->shared_a ? product->m : 0, n = plan->shared_b ? plan->last_column - plan->first_column : 0;
+    const int64_t a_groups = blocks_of(m, mr * PANELS), groups = a_groups + blocks_of(n, nr * PANELS);
     for (int64_t x = lo; x < hi; ++x) {
-        const int64_t batch = x / (a_panels + b_panels), number = x % (a_panels + b_panels);
-        for (int64_t start = 0; start < product->k; start += DG_KC) {
-            const int64_t length = least(DG_KC, product->k - start);
-            if (number < a_panels)
-                product->pack_a(product->a, plan->first_batch + batch, number * mr, least(mr, product->m - number * mr), start,
-                                length, mr, NAME(panel)(plan->shared_a, a_panels, mr, product->k, batch, start, number));
-            else
-                product->pack_b(product->b, plan->first_batch + batch, plan->first_column + (number - a_panels) * nr,
-                                least(nr, n - (number - a_panels) * nr), start, length, nr,
-                                NAME(panel)(plan->shared_b, b_panels, nr, product->k, batch, start, number - a_panels));
+        const int64_t batch = x / groups, number = x % groups, at = plan->first_batch + batch;
+        for (int64_t start = 0; start < k; start += DG_KC) {
+            const int64_t length = least(DG_KC, k - start);
+            if (number < a_groups) {
+                const int64_t panel = number * PANELS;
+                product->pack_a(product->a, at, panel * mr, least(PANELS * mr, m - panel * mr), start, length, mr,
+                                NAME(panel)(plan->shared_a, blocks_of(m, mr), mr, k, batch, start, panel));
+            } else {
+                const int64_t panel = (number - a_groups) * PANELS;
+                product->pack_b(product->b, at, plan->first_column + panel * nr, least(PANELS * nr, n - panel * nr), start, length,
+                                nr, NAME(panel)(plan->shared_b, blocks_of(n, nr), nr, k, batch, start, panel));
+            }
         }
     }
 }
@@ -98,6 +100,7 @@ static void NAME(tiles)(const KERNEL *kernel, int64_t rows, int64_t columns, int
             NAME(row)(kernel, columns, k, a->at + i * a->outer, a->inner, b, c + i * ldc, accumulate);
         return;
     }
+    const int64_t piece = rounded(blocks_of(b->panel, blocks_of(rows, mr)), ALIGNED);
     for (int64_t j = 0; j < columns; j += nr)
         for (int64_t i = 0; i < rows; i += mr) {
             const int64_t high = least(mr, rows - i), wide = least(nr, columns - j);
@@ -105,6 +108,8 @@ static void NAME(tiles)(const KERNEL *kernel, int64_t rows, int64_t columns, int
             const T *left = a->at + i / mr * a->panel, *right = b->at + j / nr * b->panel;
             T *tile = aside ? edge : c + i * ldc + j;
             const int64_t ld = aside ? nr : ldc;
+            if (b->packed && j + nr < columns) /* the next panel, a piece with each tile */
+                fetch(right + b->panel + i / mr * piece, least(piece, b->panel - i / mr * piece) * (int64_t)sizeof(T));
             if (a->packed && b->packed)
                 kernel->micro(k, left, right, tile, ld, accumulate && !aside);
             else
@@ -133,8 +138,7 @@ static SIDE NAME(left)(const PLAN *plan, int64_t batch, int64_t row, int64_t row
     if (plan->shared_a)
         return (SIDE){NAME(panel)(plan->shared_a, blocks_of(product->m, mr), mr, product->k, batch, start, row / mr), mr * length,
                       1, mr, 1};
-    for (int64_t i = 0; i < rows; i += mr)
-        product->pack_a(product->a, at, row + i, least(mr, rows - i), start, length, mr, own + i * length);
+    product->pack_a(product->a, at, row, rows, start, length, mr, own);
     return (SIDE){own, mr * length, 1, mr, 1};
 }
 
@@ -145,9 +149,7 @@ static SIDE NAME(right)(const PLAN *plan, int64_t batch, int64_t column, int64_t
     if (plan->shared_b)
         return (SIDE){NAME(panel)(plan->shared_b, panels, nr, product->k, batch, start, (column - plan->first_column) / nr),
                       nr * length, 1, nr, 1};
-    for (int64_t j = 0; j < columns; j += nr)
-        product->pack_b(product->b, plan->first_batch + batch, column + j, least(nr, columns - j), start, length, nr,
-                        own + j * length);
+    product->pack_b(product->b, plan->first_batch + batch, column, columns, start, length, nr, own);
     return (SIDE){own, nr * length, 1, nr, 1};
 }
 
@@ -239,19 +241,20 @@ static void NAME(choose_parts)(PLAN *plan, int64_t threads)
 static void NAME(run_chunk)(const dg_runtime *rt, PLAN *plan, int64_t threads, dg_stop *stop)
 {
     void *const buffers[] = {plan};
-    const int64_t panels = (plan->shared_a ? blocks_of(plan->product->m, plan->kernel->mr) : 0) +
-                           (plan->shared_b ? blocks_of(plan->last_column - plan->first_column, plan->kernel->nr) : 0);
+    const int64_t n = plan->last_column - plan->first_column;
+    const int64_t groups = (plan->shared_a ? blocks_of(plan->product->m, plan->kernel->mr * PANELS) : 0) +
+                           (plan->shared_b ? blocks_of(n, plan->kernel->nr * PANELS) : 0);
     plan->row_parts = blocks_of(plan->product->m, plan->rows);
-    plan->column_parts = blocks_of(plan->last_column - plan->first_column, plan->columns);
+    plan->column_parts = blocks_of(n, plan->columns);
     const int64_t n_parts = plan->batches * plan->row_parts * plan->column_parts;
     if (threads < 2) {
-        NAME(pack_shared)(buffers, NULL, 0, panels ? plan->batches * panels : 0, 0, stop);
+        NAME(pack_shared)(buffers, NULL, 0, plan->batches * groups, 0, stop);
         for (int64_t x = 0; x < n_parts && !dg_stops(stop); ++x)
             NAME(parts)(buffers, NULL, x, x + 1, 0, stop);
         return;
     }
-    if (panels)
-        rt->parallel(NAME(pack_shared), buffers, NULL, plan->batches * panels, 1, plan->batches * panels, stop);
+    if (groups)
+        rt->parallel(NAME(pack_shared), buffers, NULL, plan->batches * groups, 1, plan->batches * groups, stop);
     if (!stop->stopped)
         rt->parallel(NAME(parts), buffers, NULL, n_parts, 1, 1, stop);
 }

@@ -51,9 +51,9 @@ typedef struct dg_matrix {
 /* of one batch element's matrix, in elements */
 int64_t dg_matrix_offset(const dg_matrix *matrix, int64_t batch);
 
-/* Writes a packed panel: to[p * width + i] = operand(first + i, start + p) for 0 <= p < k and 0 <= i < count, and 0 for
-   count <= i < width.  i numbers rows of the left operand, or columns of the right one.  count >= 1.  `to` is aligned to an
-   element's size. */
+/* Writes packed panels, one behind the other: to[i / width * k * width + p * width + i % width] = operand(first + i, start + p) for
+   0 <= p < k and 0 <= i < count, and 0 for further i of the last panel.  i numbers rows of the left operand, or columns of the right
+   one.  count >= 1.  `to` is aligned to an element's size. */
 #define DG_DECLARE_PRODUCT(suffix, T)                                                                                 \
     typedef void (*dg_pack_##suffix)(const void *operand, int64_t batch, int64_t first, int64_t count, int64_t start, int64_t k, \
                                      int64_t width, T *to);                                                           \

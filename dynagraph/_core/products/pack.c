@@ -48,6 +48,8 @@ int64_t dg_matrix_offset(const dg_matrix *matrix, int64_t batch)
     return offset;
 }
 
+enum { PANELS = 8 };
+
 #define T float
 #define SUFFIX f32
 #define SMALL 4
@@ -66,9 +68,11 @@ int64_t dg_matrix_offset(const dg_matrix *matrix, int64_t batch)
 
 /* -- half types: float32 within -- */
 #define DEFINE_HALF(name, convert)                                                                                    \
-    static void pack_##name(const uint16_t *from, int64_t outer, int64_t inner, int64_t count, int64_t k, int64_t width, \
-                            float *to)                                                                                \
+    static void pack_panel_##name(const uint16_t *from, int64_t outer, int64_t inner, int64_t count, int64_t k, int64_t width, \
+                                  float *to)                                                                          \
     {                                                                                                                 \
+        if (count < width)                                                                                            \
+            memset(to, 0, (size_t)(k * width) * sizeof *to);                                                          \
         if (outer == 1) {                                                                                             \
             for (int64_t p = 0; p < k; ++p)                                                                           \
                 for (int64_t i = 0; i < count; ++i)                                                                   \
@@ -78,6 +82,12 @@ int64_t dg_matrix_offset(const dg_matrix *matrix, int64_t batch)
         for (int64_t i = 0; i < count; ++i)                                                                           \
             for (int64_t p = 0; p < k; ++p)                                                                           \
                 to[p * width + i] = convert(from[p * inner + i * outer]);                                             \
+    }                                                                                                                 \
+    static void pack_##name(const uint16_t *from, int64_t outer, int64_t inner, int64_t count, int64_t k, int64_t width, \
+                            float *to)                                                                                \
+    {                                                                                                                 \
+        for (int64_t i = 0; i < count; i += width, to += k * width)                                                   \
+            pack_panel_##name(from + i * outer, outer, inner, width < count - i ? width : count - i, k, width, to);   \
     }
 DEFINE_HALF(float16, dg_of_float16)
 DEFINE_HALF(bfloat16, dg_of_bfloat16)
@@ -87,8 +97,6 @@ void dg_pack_matrix_f32(const void *operand, int64_t batch, int64_t first, int64
 {
     const dg_matrix *matrix = operand;
     const int64_t at = dg_matrix_offset(matrix, batch) + first * matrix->outer + start * matrix->inner;
-    if (count < width)
-        memset(to, 0, (size_t)(k * width) * sizeof *to);
     if (matrix->element == DG_F32)
         pack_f32((const float *)matrix->data + at, matrix->outer, matrix->inner, count, k, width, to);
     else if (matrix->element == DG_F16)
@@ -102,7 +110,5 @@ void dg_pack_matrix_f64(const void *operand, int64_t batch, int64_t first, int64
 {
     const dg_matrix *matrix = operand;
     const int64_t at = dg_matrix_offset(matrix, batch) + first * matrix->outer + start * matrix->inner;
-    if (count < width)
-        memset(to, 0, (size_t)(k * width) * sizeof *to);
     pack_f64((const double *)matrix->data + at, matrix->outer, matrix->inner, count, k, width, to);
 }

@@ -4,13 +4,6 @@
 #define JOIN(a, b) JOIN_(a, b)
 #define NAME(what) JOIN(what, SUFFIX)
 
-/* rows of the panel lie as they are in memory */
-static inline __attribute__((always_inline)) void NAME(copy_rows)(const T *from, int64_t inner, int64_t k, int64_t width, T *to)
-{
-    for (int64_t p = 0; p < k; ++p, from += inner, to += width)
-        memcpy(to, from, (size_t)width * sizeof(T));
-}
-
 /* `count` rows, contiguous along p */
 static inline void NAME(transpose_plainly)(const T *from, int64_t outer, int64_t count, int64_t k, int64_t width, T *to)
 {
@@ -63,20 +56,22 @@ static void NAME(transpose)(const T *from, int64_t outer, int64_t count, int64_t
     NAME(transpose_plainly)(from, outer, count, k, width, to);
 }
 
-static void NAME(pack)(const T *from, int64_t outer, int64_t inner, int64_t count, int64_t k, int64_t width, T *to)
+/* Rows that are neighbours in memory, of whole panels: few panels at a time, whole cache lines of each p, so that a line is read once
+   however far the next p is. */
+static inline __attribute__((always_inline)) void NAME(copy_panels)(const T *from, int64_t inner, int64_t count, int64_t k,
+                                                                    int64_t width, T *to)
 {
-    if (count == width && outer == 1)
-        switch (width) {
-#define CASE(n)                                                                                                       \
-    case n:                                                                                                           \
-        NAME(copy_rows)(from, inner, k, n, to);                                                                       \
-        return;
-            CASE(4) CASE(6) CASE(8) CASE(12) CASE(16) CASE(32)
-#undef CASE
-        default:
-            NAME(copy_rows)(from, inner, k, width, to);
-            return;
-        }
+    for (int64_t first = 0; first < count; first += PANELS * width) {
+        const int64_t panels = count - first < PANELS * width ? (count - first) / width : PANELS;
+        for (int64_t p = 0; p < k; ++p)
+            for (int64_t panel = 0; panel < panels; ++panel)
+                memcpy(to + first * k + (panel * k + p) * width, from + first + panel * width + p * inner,
+                       (size_t)width * sizeof(T));
+    }
+}
+
+static void NAME(pack_panel)(const T *from, int64_t outer, int64_t inner, int64_t count, int64_t k, int64_t width, T *to)
+{
     if (inner == 1) {
         NAME(transpose)(from, outer, count, k, width, to);
         return;
@@ -84,6 +79,34 @@ static void NAME(pack)(const T *from, int64_t outer, int64_t inner, int64_t coun
     for (int64_t p = 0; p < k; ++p)
         for (int64_t i = 0; i < count; ++i)
             to[p * width + i] = from[p * inner + i * outer];
+}
+
+static void NAME(pack_whole_panels)(const T *from, int64_t outer, int64_t inner, int64_t count, int64_t k, int64_t width, T *to)
+{
+    if (outer == 1)
+        switch (width) {
+#define CASE(n)                                                                                                       \
+    case n:                                                                                                           \
+        NAME(copy_panels)(from, inner, count, k, n, to);                                                              \
+        return;
+            CASE(4) CASE(6) CASE(8) CASE(12) CASE(16) CASE(32)
+#undef CASE
+        default:
+            NAME(copy_panels)(from, inner, count, k, width, to);
+            return;
+        }
+    for (int64_t i = 0; i < count; i += width, to += width * k)
+        NAME(pack_panel)(from + i * outer, outer, inner, width, k, width, to);
+}
+
+static void NAME(pack)(const T *from, int64_t outer, int64_t inner, int64_t count, int64_t k, int64_t width, T *to)
+{
+    const int64_t whole = count / width * width;
+    NAME(pack_whole_panels)(from, outer, inner, whole, k, width, to);
+    if (whole == count)
+        return;
+    memset(to + whole * k, 0, (size_t)(k * width) * sizeof(T));
+    NAME(pack_panel)(from + whole * outer, outer, inner, count - whole, k, width, to + whole * k);
 }
 
 #undef JOIN_
