@@ -151,10 +151,11 @@ def _padded_targets(targets: Tensor, lengths: Any) -> Any:
         )
     if any_wrong(lengths > array.shape[1]):
         raise RuntimeError(
-            f"Expected tensor to have size at least {int(lengths.max())} at dimension 1, but got size {array.shape[1]} for argument #2 "
-            "'targets' (while checking arguments for ctc_loss_allocate_outputs)"
+            f"Expected tensor to have size at least {int(lengths.max())} at dimension 1, but got size {array.shape[1]} for "
+            "argument #2 'targets' (while checking arguments for ctc_loss_allocate_outputs)"
         )
-    return np.where(library_of_array(array).arange(array.shape[1]) < lengths[:, None], array, 0)  # what is behind them may be anything
+    are_labels = library_of_array(array).arange(array.shape[1]) < lengths[:, None]
+    return np.where(are_labels, array, 0)  # what is behind them may be anything
 
 
 @function(method=False, namespace="functional")

@@ -47,6 +47,11 @@ def made(
     return step, lambda: [*net.parameters(), *net.buffers(), optimizer.param_groups[0]["lr"], *changed(net, optimizer)]
 
 
+def same(got: Any, wanted: Any) -> None:
+    got, wanted = (value.detach().numpy() if isinstance(value, torch.Tensor) else value for value in (got, wanted))
+    np.testing.assert_allclose(got, wanted, rtol=2e-5)
+
+
 def clipped(**about: Any) -> Made:
     def after(net: Any, optimizer: Any) -> Callable[[Any], Any]:
         def end(loss: Any) -> None:
@@ -182,7 +187,7 @@ def test_a_step_is_one_program(name: str) -> None:
     for _ in range(6):
         assert compiled().item() == pytest.approx(plain().item(), rel=1e-6)
         for got, wanted in zip(changed(), expected(), strict=True):
-            np.testing.assert_allclose(*(t.detach().numpy() if isinstance(t, torch.Tensor) else t for t in (got, wanted)), rtol=2e-5)
+            same(got, wanted)
     counters = compiled.counters()
     assert counters["misses"] <= FEW.get(name, 2) and counters["refusals"] == 0
     assert not compiled.stats.fallbacks
@@ -194,7 +199,7 @@ def test_a_step_that_the_scaler_skips_is_left_to_python() -> None:
     for _ in range(4):
         compiled(), plain()
         for got, wanted in zip(changed(), expected(), strict=True):
-            np.testing.assert_allclose(*(t.detach().numpy() if isinstance(t, torch.Tensor) else t for t in (got, wanted)), rtol=2e-5)
+            same(got, wanted)
     assert compiled.counters()["refusals"] >= 1
 
 
