@@ -9,7 +9,6 @@ import gc
 import itertools
 import math
 import operator
-import math
 import struct
 import sys
 import types

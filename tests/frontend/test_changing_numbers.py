@@ -163,7 +163,7 @@ def test_texts_of_numbers_that_change_make_few_programs(name: str) -> None:
 
 def test_comparisons_with_numbers_of_the_code_are_guards() -> None:
     def plain(x, t):
-        if t != 0 and 2 > t:
+        if t != 0 and t < 2:
             return x * t
         return x + t if t <= 5.0 else x - t
 

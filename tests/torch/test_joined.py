@@ -389,3 +389,31 @@ def test_results_that_others_are_computed_from() -> None:
         for own, plain in zip(use(made), expected):
             np.testing.assert_allclose(own, plain, rtol=1e-12)  # sums within the call come first
     assert not made.stats.not_joined
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_turns_of_a_loop_go_back_by_one_program(recorded: bool) -> None:
+    """The turn's number is no size: what is saved at its place is kept, and the place is a value."""
+    cell = torch.nn.Linear(3, 3)
+    x = torch.randn(12, 2, 3, requires_grad=recorded)
+
+    def turn(x: Any, t: int, h: Any) -> Any:
+        return torch.tanh(cell(x[t]) * h + h)
+
+    def run(turn: Any) -> list[Any]:
+        cell.zero_grad()
+        x.grad = None
+        h = torch.ones(2, 3)
+        for t in range(12):
+            h = turn(x, t, h)
+        h.sum().backward()
+        last.append(h.grad_fn)
+        return [h.detach(), *(p.grad for p in cell.parameters()), *([x.grad] if recorded else [])]
+
+    last: list[Any] = []
+    compiled = dg.compile(turn, mode="max", backend="numpy")
+    with dg.config.override(stay_eager=False):
+        for got, wanted in zip(run(compiled), run(turn), strict=True):
+            np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=1e-5, atol=1e-6)
+    assert compiled.stats.compiles <= 4  # turns 0 and 1 have one each
+    assert type(last[0]).__name__ == "CompiledFunctionBackward" and last[0].joined.symbols == ()

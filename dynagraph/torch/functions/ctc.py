@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.arrays import is_on_gpu, library_of_array, put_beside, ufunc_at
+from dynagraph.torch.core.arrays import any_wrong, is_on_gpu, library_of_array, put_beside, ufunc_at
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
 from dynagraph.torch.functions.arithmetic import div
@@ -87,7 +87,7 @@ def _ctc(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, 
         first[numbers, np.maximum(2 * target_lengths - 1, 0)] = 0
         back = np.where((input_lengths - 1 == t)[:, None], first, np.where((t < input_lengths - 1)[:, None], on, -np.inf))
         share = np.exp(ways[t] + back + loss[:, None])
-        ufunc_at(np.add, gradient[t], (numbers[:, None], labels), -np.where(np.isnan(share), 0, share))
+        ufunc_at(np.add, gradient[t], (numbers[:, None], labels), (-np.where(np.isnan(share), 0, share)).astype(gradient.dtype))
     gradient = np.where(np.isinf(loss)[None, :, None], np.nan, gradient)
     exp = np.exp(log_probs) if steps else log_probs  # PyTorch's gradient is that by scores before a log_softmax
     inside = (library.arange(steps)[:, None] < input_lengths)[:, :, None]
@@ -132,9 +132,8 @@ def _lengths(value: Any, batch: int, name: str, beside: Tensor) -> Any:
 def _padded_targets(targets: Tensor, lengths: Any) -> Any:
     """As rows, one for each sequence."""
     array = targets._array.astype(np.int64)
-    longest = int(lengths.max()) if lengths.size else 0
-    rows = library_of_array(array).zeros((lengths.size, longest), np.int64)
     if array.ndim == 1:
+        rows = library_of_array(array).zeros((lengths.size, int(lengths.max()) if lengths.size else 0), np.int64)
         start = 0
         if array.size != int(lengths.sum()):
             raise RuntimeError(
@@ -150,12 +149,13 @@ def _padded_targets(targets: Tensor, lengths: Any) -> Any:
             f"Expected tensor to have size {lengths.size} at dimension 0, but got size {array.shape[0]} for argument #2 'targets' "
             "(while checking arguments for ctc_loss_allocate_outputs)"
         )
-    if array.shape[1] < longest:
+    if any_wrong(lengths > array.shape[1]):
         raise RuntimeError(
-            f"Expected tensor to have size at least {longest} at dimension 1, but got size {array.shape[1]} for argument #2 "
-            "'targets' (while checking arguments for ctc_loss_allocate_outputs)"
+            f"Expected tensor to have size at least {int(lengths.max())} at dimension 1, but got size {array.shape[1]} for "
+            "argument #2 'targets' (while checking arguments for ctc_loss_allocate_outputs)"
         )
-    return array[:, :longest]
+    are_labels = library_of_array(array).arange(array.shape[1]) < lengths[:, None]
+    return np.where(are_labels, array, 0)  # what is behind them may be anything
 
 
 @function(method=False, namespace="functional")
@@ -181,7 +181,7 @@ def ctc_loss(
     if not 0 <= blank < classes:
         raise RuntimeError("blank must be in label range")
     lengths, labels = _lengths(input_lengths, batch, "input_lengths", x), _lengths(target_lengths, batch, "target_lengths", x)
-    if lengths.size and int(lengths.max()) > steps:
+    if any_wrong(lengths > steps):
         raise RuntimeError(
             f"Expected input_lengths to have value at most {steps}, but got value {int(lengths.max())} (while checking arguments "
             "for ctc_loss_allocate_outputs)"

@@ -78,16 +78,11 @@ class LBFGS(Optimizer):
     def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
         """Change the parameters by up to `max_iter` iterations; `closure` computes the loss anew, with its gradients."""
         assert len(self.param_groups) == 1
-        given = closure
-
-        def closure() -> Any:
-            return called(given)
-
         group, state = self.param_groups[0], self.state[self._params[0]]
         lr = hyper(group["lr"])
         state.setdefault("func_evals", 0)
         state.setdefault("n_iter", 0)
-        first = closure()
+        first = called(closure)
         loss, grad, evaluations = float(first), self._gather_flat_grad(), 1
         state["func_evals"] += 1
         if _most(grad) <= group["tolerance_grad"]:
@@ -115,7 +110,7 @@ class LBFGS(Optimizer):
             else:
                 self._move(length, direction)
                 if iteration != group["max_iter"]:  # else nobody needs to know
-                    loss, grad, calls = float(closure()), self._gather_flat_grad(), 1
+                    loss, grad, calls = float(called(closure)), self._gather_flat_grad(), 1
             evaluations += calls
             state["func_evals"] += calls
             if iteration == group["max_iter"] or evaluations >= group["max_eval"] or _most(grad) <= group["tolerance_grad"]:
@@ -160,7 +155,7 @@ class LBFGS(Optimizer):
 
         def evaluate(length: float) -> Point:
             self._move(length, direction)
-            loss = float(closure())
+            loss = float(called(closure))
             grad = self._gather_flat_grad()
             for param, value in zip(self._params, before):
                 param.copy_(value)

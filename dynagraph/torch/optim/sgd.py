@@ -96,7 +96,8 @@ class SGD(PerElement):
     def _first_captured(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
         undamped = {**group, "dampening": 0}
         buffer = filled(param, 0)
-        self._store_captured(sgd, self._flags(group), [[param, param.grad, buffer]], self._numbers(undamped, float)[1])
+        grad: Any = param.grad
+        self._store_captured(sgd, self._flags(group), [[param, grad, buffer]], self._numbers(undamped, float)[1])
         state["momentum_buffer"] = buffer
 
     def _step_sparse(self, group: dict[str, Any], param: Tensor, grad: Tensor) -> None:
