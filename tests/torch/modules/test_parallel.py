@@ -71,9 +71,9 @@ def test_keywords_and_scalars() -> None:
     many = nn.DataParallel(Named(), CPUS[:2])
     with pytest.warns(UserWarning, match="will instead unsqueeze and return a vector"):
         found = many(torch.ones(3, 2), scale=torch.tensor([[1.0], [2.0], [3.0]]))
-    assert found["y"].tolist() == [[1, 1], [2, 2], [3, 3]] and found["total"].tolist() == [6, 6]
         fewer = many(torch.ones(1, 2), scale=torch.full((1, 1), 2.0))  # rows than devices
-    assert fewer["y"].tolist() == [[2, 2]]
+    assert found["y"].tolist() == [[1, 1], [2, 2], [3, 3]] and found["total"].tolist() == [6, 6]
+    assert fewer["y"].tolist() == [[2, 2]] and fewer["total"].tolist() == [4]
 
 
 def test_buffers_of_the_first_copy_stay() -> None:
