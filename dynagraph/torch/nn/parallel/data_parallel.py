@@ -28,8 +28,8 @@ class DataParallel(Module):
     """Divides the batch of its inputs among devices, each of which runs a copy of `module`, and joins the results.
 
     device_ids: GPUs by number, or devices by name, of which the first has the module's parameters; None: all GPUs, or without any
-    the module is called as it is.  ``["cpu", "cpu"]`` runs two copies on the CPU.  output_device: where results are joined; None: the
-    first.  dim: the dimension of inputs and results that is divided.  Gradients of all copies add up in the module's parameters.
+    the module is called as it is.  ``["cpu", "cpu"]`` runs two copies on the CPU.  output_device: where results are joined; None:
+    the first.  dim: the dimension of inputs and results that is divided.  Gradients of all copies add up in the module's parameters.
 
     >>> from dynagraph import torch
     >>> model = torch.nn.DataParallel(torch.nn.Linear(3, 2), device_ids=["cpu", "cpu"])
