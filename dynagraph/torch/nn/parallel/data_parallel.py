@@ -29,7 +29,7 @@ class DataParallel(Module):
 
     device_ids: GPUs by number, or devices by name, of which the first has the module's parameters; None: all GPUs, or without any
     the module is called as it is.  ``["cpu", "cpu"]`` runs two copies on the CPU.  output_device: where results are joined; None:
-    the first.  dim: the dimension of inputs and results that is divided.  Gradients of all copies add up in the module's parameters.
+    the first.  dim: the dimension of inputs and results that is divided.  Gradients of all copies add up in the parameters.
 
     >>> from dynagraph import torch
     >>> model = torch.nn.DataParallel(torch.nn.Linear(3, 2), device_ids=["cpu", "cpu"])
