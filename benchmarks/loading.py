@@ -2,8 +2,8 @@
 
     python benchmarks/loading.py [--workers 2] [--batches 400] [--rounds 7] [--json out.json]
 
-Each run is a process of its own; both take turns.  Per batch, in microseconds, the least and the median of rounds, of elapsed time and
-of processor time (of this process and its workers together, which other processes of the machine disturb less):
+Each run is a process of its own; both take turns.  Per batch, in microseconds, the least and the median of rounds, of elapsed time
+and of processor time (of this process and its workers together, which other processes of the machine disturb less):
 
     ready      the dataset gives a whole batch at once: what is left is asking for it, sending it and receiving it
     samples    64 samples of 3x32x32 are fetched one by one, and collated
@@ -76,7 +76,7 @@ def processor_time() -> float:
 
 
 def measured(library: str, workers: int, batches: int) -> dict[str, tuple[float, float]]:
-    """Seconds a batch, elapsed and of processors, of each case; the first batches, which wait for the workers to start, are not counted."""
+    """Seconds a batch of each case, elapsed and of processors; the first batches, which wait for the workers, are not counted."""
     if library == OWN:
         from dynagraph import torch
         from dynagraph.torch.utils.data import DataLoader

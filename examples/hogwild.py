@@ -2,9 +2,9 @@
 
     python examples/hogwild.py [--processes 4] [--epochs 30] [--eager | --compile] [--start spawn] [--out hogwild.png]
 
-The model is moved into shared memory. Each process computes gradients by its own part of the batches and writes its steps of SGD into
-the weights that all of them have. They overwrite one another's now and then, which does little harm: steps are small. One process then
-takes the same number of steps alone. The data are scikit-learn's 1797 real 8x8 images.
+The model is moved into shared memory. Each process computes gradients by its own part of the batches and writes its steps of SGD
+into the weights that all of them have. They overwrite one another's now and then, which does little harm: steps are small. One
+process then takes the same number of steps alone. The data are scikit-learn's 1797 real 8x8 images.
 """
 
 from __future__ import annotations

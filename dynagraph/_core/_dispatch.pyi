@@ -30,7 +30,7 @@ class Library:
     def address(self, symbol: str, /) -> int: ...
 
 @final
-class Mapping:
+class FileMapping:
     """The first bytes of an open file as memory that processes share: a writable buffer, gone with this object.
 
     It takes the descriptor, and closes it at once unless `keep`.  Raises OSError, and leaves the descriptor to the caller then.

@@ -26,10 +26,10 @@ static PyObject *mapping_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     static char *names[] = {"file", "nbytes", "keep", NULL};
     Py_ssize_t nbytes;
     int file, keep = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "in|p:Mapping", names, &file, &nbytes, &keep))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "in|p:FileMapping", names, &file, &nbytes, &keep))
         return NULL;
     if (nbytes <= 0)
-        return PyErr_Format(PyExc_ValueError, "Mapping: expected at least one byte, got %zd", nbytes);
+        return PyErr_Format(PyExc_ValueError, "FileMapping: expected at least one byte, got %zd", nbytes);
     mapping *self = (mapping *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
@@ -76,10 +76,10 @@ static PyMemberDef mapping_members[] = {
 };
 
 PyTypeObject dg_MappingType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "dynagraph._core._dispatch.Mapping",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "dynagraph._core._dispatch.FileMapping",
     .tp_basicsize = sizeof(mapping),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "Mapping(file, nbytes, keep=True): the first bytes of an open file as shared memory, a writable buffer.  It takes the\n"
+    .tp_doc = "FileMapping(file, nbytes, keep=True): the first bytes of an open file as shared memory, a writable buffer.  It takes the\n"
               "descriptor, which it closes when it goes, or at once (keep=False).  Raises OSError, and leaves the descriptor then.",
     .tp_new = mapping_new,
     .tp_dealloc = (destructor)mapping_dealloc,

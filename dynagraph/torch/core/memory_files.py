@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph._core._dispatch import Mapping
+from dynagraph._core._dispatch import FileMapping
 
 _HAS_MEMORY_FILES = hasattr(os, "memfd_create")
 
@@ -25,25 +25,25 @@ def new_file() -> int:
         return os.dup(file.fileno())
 
 
-def allocate(nbytes: int) -> Mapping:
+def allocate(nbytes: int) -> FileMapping:
     """Memory that other processes can map; OSError, and no signal at a later write, where there is not enough."""
     file = new_file()
     try:
         os.posix_fallocate(file, 0, nbytes)
-        return Mapping(file, nbytes)
+        return FileMapping(file, nbytes)
     except BaseException:
         os.close(file)
         raise
 
 
-def mapping_of(array: Any) -> Mapping | None:
+def mapping_of(array: Any) -> FileMapping | None:
     """The shared memory that an array of NumPy's lies in; None if in other memory."""
     base = array
     while isinstance(base, np.ndarray):
         base = base.base
     if isinstance(base, memoryview):
         base = base.obj
-    return base if type(base) is Mapping else None
+    return base if type(base) is FileMapping else None
 
 
 def identity(file: int) -> tuple[int, int]:

@@ -23,9 +23,13 @@ def _back(d: Any, g: Any) -> Any:
     return g.call("to_device", device=d.attrs["source"], source=d.attrs["device"])
 
 
-TO_DEVICE = define(
-    "to_device", lambda x, device, source: devices.place(x, device), (_back,), ("",), backward="ToCopyBackward0"
-)
+def _moved(x: Any, device: Any, source: Any) -> Any:
+    if device.type == source.type == "cpu":  # "cpu:1" is another device by name, and what moves there is a copy
+        return x.copy(order="K")
+    return devices.place(x, device)
+
+
+TO_DEVICE = define("to_device", _moved, (_back,), ("",), backward="ToCopyBackward0")
 
 
 def to_device(x: Tensor, device: Any) -> Tensor:

@@ -55,8 +55,8 @@ def get_sharing_strategy() -> str:
 def set_sharing_strategy(new_strategy: str) -> None:
     """Set how memory is shared.
 
-    Descriptors are passed in any case, since names would outlive a process that is killed.  "file_system" is what programs choose that
-    have more tensors than descriptors: it raises this process's limit of open files as far as the system lets it.
+    Descriptors are passed in any case, since names would outlive a process that is killed.  "file_system" is what programs choose
+    that have more tensors than descriptors: it raises this process's limit of open files as far as the system lets it.
     """
     global _strategy
     if new_strategy not in _STRATEGIES:
@@ -69,7 +69,7 @@ def set_sharing_strategy(new_strategy: str) -> None:
 
 init_reductions()
 __getattr__: Any = getattr_of(__name__)
-__all__ = [  # noqa: PLE0604
+__all__ = [
     *multiprocessing.__all__, "ProcessContext", "ProcessException", "ProcessExitedException", "ProcessRaisedException",
     "SpawnContext", "get_all_sharing_strategies", "get_sharing_strategy", "init_reductions", "set_sharing_strategy", "spawn",
     "start_processes",

@@ -2,7 +2,7 @@
 
 A message is packed where it is sent, and later travels on a Unix socket:
 
-    header      sizes, flags; the descriptors are attached to its first byte, so that they are in the kernel's hands: the sender may end
+    header      sizes, flags; the descriptors are attached to its first byte, and in the kernel's hands from then on
     lengths     of each part; SHARED and the place in it for a storage that travels as a descriptor
     image       the parts at multiples of ALIGNMENT: the pickle, and buffers outside of it (its protocol 5)
 
@@ -20,13 +20,13 @@ import pickle
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from multiprocessing import connection, reduction
 from typing import Any
 
 import numpy as np
 
-from dynagraph._core._dispatch import Mapping
+from dynagraph._core._dispatch import FileMapping
 from dynagraph.torch.core.memory_files import mapping_of, new_file
 from dynagraph.torch.core.storage import Storage
 from dynagraph.torch.core.tensor import Tensor
@@ -51,10 +51,10 @@ class _Pickler(pickle.Pickler):
 
     def __init__(self, file: io.BytesIO, copies: bool):
         self.buffers: list[pickle.PickleBuffer] = []
-        self.places: dict[int, tuple[Mapping, int, int]] = {}  # of storages, by the number of the buffer
+        self.places: dict[int, tuple[FileMapping, int, int]] = {}  # of storages, by the number of the buffer
         super().__init__(file, 5, buffer_callback=self.buffers.append)
         registered = reduction.ForkingPickler._extra_reducers  # type: ignore[attr-defined]
-        table: dict[type, Callable[[Any], Any]] = {**copyreg.dispatch_table, **registered, **REDUCERS}
+        table: dict[Any, Any] = {**copyreg.dispatch_table, **registered, **REDUCERS}
         table[Storage] = self._copied if copies else self._shared
         if copies:
             table[Tensor] = _reduce_copy
@@ -196,7 +196,7 @@ class Received:
         self.parts = _PART.iter_unpack(memoryview(body)[: n * _PART.size])
         while len(self.files) < count:
             self._with_files(pipe, 1)
-        self.image: Any = Mapping(self.files.pop(), size, keep=False) if is_file else memoryview(body)[n * _PART.size :]
+        self.image: Any = FileMapping(self.files.pop(), size, keep=False) if is_file else memoryview(body)[n * _PART.size :]
 
     def _with_files(self, pipe: Connection, size: int) -> bytes:
         data, extra, flags, _ = pipe.socket.recvmsg(size, _ROOM)

@@ -22,6 +22,9 @@ from dynagraph.torch.multiprocessing.messages import Connection, Message, Pipe
 class Queue(queues.Queue):  # type: ignore[type-arg]
     """First in, first out, for any number of processes; what waits is sent by a thread."""
 
+    _reader: Any
+    _writer: Any
+
     def __init__(self, maxsize: int = 0, *, ctx: Any):
         super().__init__(maxsize, ctx=ctx)
         self._reader.close()
@@ -97,6 +100,9 @@ class JoinableQueue(Queue, queues.JoinableQueue):  # type: ignore[type-arg]
 
 class SimpleQueue(queues.SimpleQueue):  # type: ignore[type-arg]
     """First in, first out, without a thread: `put` may wait until something is received."""
+
+    _reader: Any
+    _writer: Any
 
     def __init__(self, *, ctx: Any):
         super().__init__(ctx=ctx)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph._core._dispatch import Mapping
+from dynagraph._core._dispatch import FileMapping
 from dynagraph.torch.core.dtypes import ALL
 from dynagraph.torch.core.memory_files import identity, mapping_of
 from dynagraph.torch.core.parameter import Parameter
@@ -80,7 +80,7 @@ def _has_file(memory: Storage) -> bool:
     return not memory.nbytes() or (mapping is not None and mapping.file >= 0)
 
 
-def shared(memory: Storage) -> tuple[Mapping, int, int]:
+def shared(memory: Storage) -> tuple[FileMapping, int, int]:
     """The mapping that a storage lies in, its place there and how many bytes it has; a storage in other memory is moved.
 
     The mapping has a descriptor.
@@ -103,7 +103,7 @@ def arrived(file: int, offset: int, nbytes: int) -> Storage:
         if mapping is not None and mapping.file >= 0 and identity(mapping.file) == key[:2]:  # it has not been moved since
             os.close(file)
             return found
-    mapping = Mapping(file, os.fstat(file).st_size)
+    mapping = FileMapping(file, os.fstat(file).st_size)
     made = _known[key] = Storage(np.frombuffer(mapping, _BYTES, nbytes, offset))
     return made
 

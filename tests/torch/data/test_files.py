@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import pickle
 import sys
@@ -93,7 +94,7 @@ def test_rows_of_tables(table: str) -> None:
 def test_workers_divide_the_pieces_of_tables(table: str, workers: int) -> None:
     loader = DataLoader(Table(table, ["k"], batch_size=3), batch_size=None, num_workers=workers)
     batches = [batch["k"].tolist() for batch in loader]
-    assert sorted(sum(batches, [])) == sorted([*range(10)] * 2)
+    assert sorted(itertools.chain.from_iterable(batches)) == sorted([*range(10)] * 2)
     assert len(batches) == len(loader) == 10
 
 
@@ -148,8 +149,9 @@ def shards(tmp_path: Path) -> str:
     for k in range(3):
         with tarfile.open(tmp_path / f"{k}.tar", "w") as shard:
             for j in (2 * k, 2 * k + 1):
-                for ending, data in (("cls", str(j).encode()), ("x.npy", npy(np.full(3, j))), ("json", json.dumps({"j": j}).encode())):
-                    add(shard, f"./part/{j:03}.{ending}", data)
+                add(shard, f"./part/{j:03}.cls", str(j).encode())
+                add(shard, f"./part/{j:03}.x.npy", npy(np.full(3, j)))
+                add(shard, f"./part/{j:03}.json", json.dumps({"j": j}).encode())
     return str(tmp_path / "{0..2}.tar")
 
 

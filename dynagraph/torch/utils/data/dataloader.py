@@ -44,8 +44,8 @@ class DataLoader:
     prefetch_factor: batches that each worker makes ahead.  persistent_workers: keep workers after a pass.  pin_memory: page-locked
     memory, for copies to a GPU.  in_order: False: batches as they become ready.
 
-    `state_dict` and `load_state_dict` go on in the middle of a pass.  Random numbers that datasets draw in workers are the same for any
-    number of workers: the streams of `torch`, `random` and NumPy start anew with each batch.  With a `worker_init_fn`, and in
+    `state_dict` and `load_state_dict` go on in the middle of a pass.  Random numbers that datasets draw in workers are the same for
+    any number of workers: the streams of `torch`, `random` and NumPy start anew with each batch.  With a `worker_init_fn`, and in
     `torch_compatible`, they start with each worker, as PyTorch's do.
 
     >>> from dynagraph.torch.utils.data import DataLoader

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-import traceback
 from collections.abc import Callable
 from typing import Any
+
+from dynagraph.torch.failures import Failure
 
 
 class Exhausted(Exception):
@@ -54,34 +54,6 @@ class OfIterable:
         if not batch or (self.drop_last and len(batch) < len(indices)):
             raise Exhausted
         return self.collate_fn(batch)
-
-
-class Failure:
-    """An exception of a worker, with the text of its traceback, as it is sent to the process that waits for the batch."""
-
-    def __init__(self, where: str):
-        kind, error, trace = sys.exc_info()
-        assert kind is not None
-        self.kind, self.where = kind, where
-        self.text = "".join(traceback.format_exception(kind, error, trace))
-
-    def reraise(self) -> None:
-        """Raise an exception of the same type, whose message holds the worker's traceback."""
-        message = f"Caught {self.kind.__name__} {self.where}.\nOriginal {self.text}"
-        if self.kind is KeyError:
-            message = _Text(message)  # KeyError shows the repr of its argument
-        try:
-            error = self.kind(message)
-        except Exception:  # its constructor takes something else
-            raise RuntimeError(message) from None
-        raise error
-
-
-class _Text(str):
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
 
 
 __all__ = ["Exhausted", "Failure", "OfIterable", "OfMap"]

@@ -1,8 +1,8 @@
 """Datasets that are larger than memory: arrays in files, tables (Parquet, Arrow), shards of samples in tar files.
 
-Not PyTorch's names.  Tables need pyarrow, and addresses with ``://`` (object stores, HTTP) fsspec: ``pip install 'dynagraph[data]'``.
-What is iterated over is divided among the workers of a DataLoader, and among the processes of `torch.distributed`, in whole pieces: row
-groups, record batches, shards.
+Not PyTorch's names.  Tables need pyarrow, and addresses with ``://`` (object stores, HTTP) fsspec: ``pip install
+'dynagraph[data]'``.  What is iterated over is divided among the workers of a DataLoader, and among the processes of
+`torch.distributed`, in whole pieces: row groups, record batches, shards.
 """
 
 from __future__ import annotations
@@ -170,10 +170,10 @@ class Shuffled(IterableDataset[Any]):
 class Table(_Pieces):
     """The rows of Parquet or Arrow files, one row group or record batch in memory at a time.
 
-    urls: names or addresses of files; ``{000..012}`` stands for many.  columns: which; None: all.  batch_size: None gives rows, dicts
-    of tensors (text and bytes as they are); a number gives dicts of columns with so many rows, the last of a piece fewer: for a
-    DataLoader with ``batch_size=None``, and much faster.  format: "parquet" or "arrow"; None: as the names end (``.parquet``; others
-    are Arrow files, also called Feather).  Missing numbers become NaN where the column has floats, and are errors elsewhere.
+    urls: names or addresses of files; ``{000..012}`` stands for many.  columns: which; None: all.  batch_size: None gives rows, as
+    dicts of tensors (text and bytes as they are); a number gives dicts of columns with so many rows, the last of a piece fewer: for
+    a DataLoader with ``batch_size=None``, and much faster.  format: "parquet" or "arrow"; None: as the names end (``.parquet``;
+    others are Arrow files, also called Feather).  Missing numbers become NaN where the column has floats, and are errors elsewhere.
 
     >>> rows = Table("part-{00..07}.parquet", columns=["x", "y"], batch_size=256)  # doctest: +SKIP
     """

@@ -1,7 +1,7 @@
 """Processes that make batches.
 
-Each has a pipe of dynagraph.torch.multiprocessing to the process that iterates.  What a batch holds travels in one memory file, which
-is mapped and not copied; tensors that are in shared memory already, of the dataset for instance, travel as views of it.
+Each has a pipe of dynagraph.torch.multiprocessing to the process that iterates.  What a batch holds travels in one memory file,
+which is mapped and not copied; tensors that are in shared memory already, of the dataset for instance, travel as views of it.
 """
 
 from __future__ import annotations
@@ -188,7 +188,8 @@ class Workers:
         process = self.processes[worker]
         process.join(PATIENCE)
         code, pid = process.exitcode, process.pid
-        how = "is still running" if code is None else f"exited with code {code}" if code >= 0 else f"was killed by {signal_name(code)}"
+        exited = code is not None and code >= 0
+        how = "is still running" if code is None else f"exited with code {code}" if exited else f"was killed by {signal_name(code)}"
         self.stop()
         raise RuntimeError(f"DataLoader worker (pid(s) {pid}) exited unexpectedly: worker {worker} {how}")
 
