@@ -21,7 +21,7 @@ from dynagraph.torch.serialization.archive import LOCAL, Reader
 from dynagraph.torch.serialization.errors import LoadError
 from dynagraph.torch.serialization.names import ours
 from dynagraph.torch.serialization.options import LoadEndianness, get_default_load_endianness, get_default_mmap_options, of_thread
-from dynagraph.torch.serialization.sources import Source, is_plain_file, new_bytes, source_of
+from dynagraph.torch.serialization.sources import Source, is_plain_file, new_array, source_of
 from dynagraph.torch.serialization.unpickler import Unpickler
 from dynagraph.torch.storage import TypedStorage, UntypedStorage, of_memory
 from dynagraph.torch.utils.serialization import config
@@ -175,7 +175,7 @@ class _Loader:
         if mapped is not None and not swap:
             row: np.ndarray = mapped[place : place + size]
             return row.view(dtype) if row.ctypes.data % dtype.alignment == 0 else row.copy().view(dtype)
-        array = new_bytes(dtype, count)
+        array = new_array(dtype, count)
         reader.fill(name, array.view(np.uint8))
         if swap:
             array.byteswap(inplace=True)

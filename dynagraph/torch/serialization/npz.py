@@ -16,7 +16,7 @@ from dynagraph.torch.core.tensor import Tensor, wrap
 from dynagraph.torch.serialization import atomic
 from dynagraph.torch.serialization.errors import LoadError
 from dynagraph.torch.serialization.safetensors import host_arrays
-from dynagraph.torch.serialization.sources import new_bytes
+from dynagraph.torch.serialization.sources import new_array
 
 _HALVES = "__bfloat16__"  # the array of the names of those that are bfloat16
 _AT_ONCE = 1 << 20
@@ -78,7 +78,7 @@ def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int, name: str)
         count = int(np.prod(shape, dtype=object)) if shape else 1
         if count * dtype.itemsize != info.file_size - 8 - wide - length:
             raise LoadError(f"{name}: {info.filename!r} has not the bytes of {shape} elements of {dtype}")
-        array = new_bytes(np.dtype(np.uint8), count * dtype.itemsize)
+        array = new_array(np.dtype(np.uint8), count * dtype.itemsize)
         _fill(member, array, f"{name}, {info.filename}")
     return array.view(dtype).reshape(shape, order=order)
 
