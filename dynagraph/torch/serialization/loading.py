@@ -132,7 +132,11 @@ class _Loader:
             return reader.load(), reader.position
         file = io.BytesIO(data)
         file.seek(position)
-        return _code_unpickler(self.pickle_module.Unpickler)(file, persistent_load, self.args).load(), file.tell()
+        unpickler = _code_unpickler(self.pickle_module.Unpickler)(file, persistent_load, self.args)
+        try:
+            return unpickler.load(), file.tell()
+        except (EOFError, pickle.UnpicklingError) as error:
+            raise LoadError(f"{name}: not a whole pickle: {error}") from error
 
     def restored(self, array: np.ndarray, location: Any) -> UntypedStorage:
         """An array as a storage at the place that its tag or `map_location` says."""
