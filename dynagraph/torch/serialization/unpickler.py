@@ -409,7 +409,8 @@ def _build(self: Unpickler) -> None:
         value.__setstate__(state)
     else:
         own, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
-        value.__dict__.update(own or {})
+        if own:
+            value.__dict__.update(own)
         for name, item in (slots or {}).items():
             setattr(value, name, item)
 
