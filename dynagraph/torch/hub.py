@@ -104,7 +104,8 @@ def load_state_dict_from_url(
     """What is in a checkpoint, downloaded where it is not there yet; a zip file of one checkpoint is read without unpacking it.
 
     It lies in `model_dir`, or the folder ``checkpoints`` of `get_dir`.  With `check_hash` its SHA-256 must begin as the file's name
-    says, ``name-0a1b2c3d.pth``.  By default, which is PyTorch's, the file can run code: ask for ``weights_only=True`` where it need not.
+    says, ``name-0a1b2c3d.pth``.  By default, which is PyTorch's, the file can run code: ask for ``weights_only=True`` where it
+    need not.
     """
     if os.getenv("TORCH_MODEL_ZOO"):
         warnings.warn("TORCH_MODEL_ZOO is deprecated, please use env TORCH_HOME instead", stacklevel=2)

@@ -510,6 +510,7 @@ def typed_storage(x: Tensor) -> TypedStorage:
 Tensor.untyped_storage, Tensor.storage, Tensor.storage_type = untyped_storage, storage, storage_type
 Tensor._typed_storage = typed_storage
 
+
 def _load_from_bytes(data: bytes) -> Any:
     """The storage in a plain pickle of PyTorch's."""
     return importlib.import_module("dynagraph.torch.serialization").load(io.BytesIO(data), weights_only=False)

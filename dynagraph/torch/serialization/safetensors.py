@@ -33,7 +33,8 @@ def host_arrays(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
         other = owners.setdefault(id(storage_of(tensor)), name)
         if other != name and np.may_share_memory(found[name], found[other]):
             raise RuntimeError(
-                f"{other} and {name} share memory, which safetensors cannot say: save one of them, or a clone of it; torch.save keeps "
+                f"{other} and {name} share memory, which safetensors cannot say: save one of them, or a clone of it; "
+                f"torch.save keeps "
                 "what is shared"
             )
     return found

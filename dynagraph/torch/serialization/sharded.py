@@ -2,8 +2,8 @@
 
 One process writes ``model-00001-of-00003.safetensors`` and ``model.safetensors.index.json``, which other packages read.  Of several
 ranks each writes files and an index of its own, and nobody waits for another: an index is written when its files are whole, and a
-checkpoint is whole when the indexes of all ranks are there.  A `Checkpoint` reads any box of a tensor out of the parts that cover it,
-so any number of ranks, split in any way, reads what any other has written.
+checkpoint is whole when the indexes of all ranks are there.  A `Checkpoint` reads any box of a tensor out of the parts that
+cover it, so any number of ranks, split in any way, reads what any other has written.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _once(state: Mapping[str, Tensor | Part]) -> tuple[dict[str, Tensor], dict[s
 
 
 def _check_box(name: str, offsets: Sequence[int], sizes: Sequence[int], shape: Sequence[int]) -> None:
-    fits = len(offsets) == len(sizes) == len(shape) and all(0 <= o and o + n <= whole for o, n, whole in zip(offsets, sizes, shape))
+    fits = len(offsets) == len(sizes) == len(shape) and all(o >= 0 and o + n <= whole for o, n, whole in zip(offsets, sizes, shape))
     if not fits:
         raise ValueError(f"{name}: a part of sizes {tuple(sizes)} at {tuple(offsets)} is not within {tuple(shape)}")
 
@@ -158,7 +158,11 @@ class Checkpoint:
 
     def _read_indexes(self, name: str) -> None:
         stem = re.escape(name)
-        found = sorted(f for f in os.listdir(self.folder) if re.fullmatch(rf"({stem}(-rank\d+-of-\d+)?|pytorch_{stem})\.(safetensors|bin){_INDEX}", f))
+        found = sorted(
+            f
+            for f in os.listdir(self.folder)
+            if re.fullmatch(rf"({stem}(-rank\d+-of-\d+)?|pytorch_{stem})\.(safetensors|bin){_INDEX}", f)
+        )
         plain = [f for f in (f"{name}.safetensors", f"pytorch_{name}.bin") if os.path.exists(os.path.join(self.folder, f))]
         if not found:
             if not plain:
@@ -179,7 +183,11 @@ class Checkpoint:
                 index = json.load(opened)
             except (ValueError, RecursionError) as error:
                 raise self._refuse(f"{file} cannot be read: {error}") from None
-        if not isinstance(index, dict) or not isinstance(index.get("weight_map"), dict) or not isinstance(index.get("metadata", {}), dict):
+        if (
+            not isinstance(index, dict)
+            or not isinstance(index.get("weight_map"), dict)
+            or not isinstance(index.get("metadata", {}), dict)
+        ):
             raise self._refuse(f"{file} is no index")
         return index
 
@@ -283,9 +291,10 @@ class Checkpoint:
         if any(a >= b for a, b in zip(low, high)):
             return 0
         source = array[tuple(slice(a - o, b - o) for a, b, o in zip(low, high, at))]
-        if source.size == array.size and place.checksum is not None:
-            if _dispatch.crc32(array.reshape(-1).view(np.uint8)) != place.checksum:
-                raise LoadError(f"{self.folder}: {place.file}: {place.key} is damaged, or of another checkpoint: its checksum is another")
+        is_whole = source.size == array.size and place.checksum is not None
+        if is_whole and _dispatch.crc32(array.reshape(-1).view(np.uint8)) != place.checksum:
+            where = f"{self.folder}: {place.file}: {place.key}"
+            raise LoadError(f"{where} is damaged, or of another checkpoint: its checksum is another")
         result[tuple(slice(a - b, c - b) for a, c, b in zip(low, high, begin))] = source
         return int(source.size)
 

@@ -20,7 +20,8 @@ _AT_ONCE = 1 << 20
 _LARGE = 1 << 20  # bytes
 _POPULATED = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE if hasattr(mmap, "MAP_POPULATE") else 0
 _SEEKABLE = (
-    ". You can only torch.load from a file that is seekable. Please pre-load the data into a buffer like io.BytesIO and try to load "
+    ". You can only torch.load from a file that is seekable. Please pre-load the data into a buffer like io.BytesIO and try to "
+    "load "
     "from it instead."
 )
 
@@ -42,7 +43,9 @@ class Source:
 
     def _check(self, offset: int, count: int) -> None:
         if offset < 0 or count < 0 or offset + count > self.size:
-            raise LoadError(f"{self.name}: {count} bytes at {offset} are wanted, and the file has {self.size}: it is cut off or damaged")
+            raise LoadError(
+                f"{self.name}: {count} bytes at {offset} are wanted, and the file has {self.size}: it is cut off or damaged"
+            )
 
     def read(self, offset: int, count: int) -> bytes:
         """So many bytes from a place."""

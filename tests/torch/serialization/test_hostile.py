@@ -50,7 +50,9 @@ HOSTILE = dict(pickles())
 def test_hostile_pickles(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[Any] = []
     monkeypatch.setattr(os, "system", ran.append)
-    kind: Any = RuntimeError if "mars" in name or "elsewhere" in name or "tensor" in name or "attribute" in name else pickle.UnpicklingError
+    kind: Any = (
+        RuntimeError if "mars" in name or "elsewhere" in name or "tensor" in name or "attribute" in name else pickle.UnpicklingError
+    )
     data = archive(data_pkl=HOSTILE[name], data_0=bytes(16))
     refused(lambda: torch.load(io.BytesIO(data)), (kind, LoadError) if kind is RuntimeError else kind)  # type: ignore[arg-type]
     refused(lambda: torch.load(io.BytesIO(HOSTILE[name])))
@@ -109,7 +111,8 @@ def test_a_changed_byte_is_noticed() -> None:
 
 
 def test_any_byte_may_be_wrong() -> None:
-    """A byte changed anywhere is an error, or in a place that says nothing: never another kind of exception, never other numbers."""
+    """A byte changed anywhere is an error, or in a place that says nothing: never another kind of exception, never other
+    numbers."""
     data, rng = checkpoint(), np.random.default_rng(0)
     for place in rng.integers(0, len(data), 150).tolist() + list(range(len(data) - 700, len(data), 3)):
         wrong = data[:place] + bytes([data[place] ^ int(rng.integers(1, 256))]) + data[place + 1 :]
@@ -125,7 +128,14 @@ def directory_with(data: bytes, name: str, **changes: int) -> bytes:
     at = data.index(b"PK\x01\x02")
     while data[at + 46 : at + 46 + len(name)] != name.encode():
         at = data.index(b"PK\x01\x02", at + 1)
-    places = {"method": (10, "<H"), "packed": (20, "<I"), "size": (24, "<I"), "header": (42, "<I"), "flags": (8, "<H"), "checksum": (16, "<I")}
+    places = {
+        "method": (10, "<H"),
+        "packed": (20, "<I"),
+        "size": (24, "<I"),
+        "header": (42, "<I"),
+        "flags": (8, "<H"),
+        "checksum": (16, "<I"),
+    }
     found = bytearray(data)
     for what, value in changes.items():
         offset, form = places[what]
@@ -169,7 +179,16 @@ def test_zip_bombs_and_paths() -> None:
 
 
 def test_other_files_are_refused(tmp_path: pathlib.Path) -> None:
-    for data in (b"", b"P", b"PK\x03\x04", b"hello world", bytes(100), b"\x89PNG\r\n\x1a\n" + bytes(50), b"\x80\x02K\x01.", os.urandom(3000)):
+    for data in (
+        b"",
+        b"P",
+        b"PK\x03\x04",
+        b"hello world",
+        bytes(100),
+        b"\x89PNG\r\n\x1a\n" + bytes(50),
+        b"\x80\x02K\x01.",
+        os.urandom(3000),
+    ):
         path = tmp_path / "x.pt"
         path.write_bytes(data)
         refused(lambda: torch.load(path), LoadError)
@@ -200,12 +219,19 @@ def test_hostile_arrays(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_arrays_there_and_back(tmp_path: pathlib.Path) -> None:
-    state = {"a": torch.arange(6.0).reshape(2, 3).t(), "h": torch.ones(3, dtype=torch.bfloat16), "n": torch.tensor(True), "e": torch.zeros(0, 2)}
+    state = {
+        "a": torch.arange(6.0).reshape(2, 3).t(),
+        "h": torch.ones(3, dtype=torch.bfloat16),
+        "n": torch.tensor(True),
+        "e": torch.zeros(0, 2),
+    }
     for package, name in ((safetensors, "x.safetensors"), (npz, "x.npz")):
         package.save_file(state, tmp_path / name)
         for options in ({}, {"mmap": True}, {"map_location": "cpu"}):
             found = torch.load(tmp_path / name, **options)
-            assert {k: (v.dtype, v.tolist(), v.shape) for k, v in found.items()} == {k: (v.dtype, v.tolist(), v.shape) for k, v in state.items()}
+            assert {k: (v.dtype, v.tolist(), v.shape) for k, v in found.items()} == {
+                k: (v.dtype, v.tolist(), v.shape) for k, v in state.items()
+            }
             found["a"].add_(1)
         with pytest.raises(RuntimeError, match="share memory"):
             package.save_file({"a": state["a"], "b": state["a"][0]}, tmp_path / name)

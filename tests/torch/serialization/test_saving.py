@@ -97,7 +97,7 @@ def test_kinds_of_files(tmp_path: pathlib.Path) -> None:
     read, write = os.pipe()
     with os.fdopen(write, "wb") as file:
         torch.save(value, file)
-    with os.fdopen(read, "rb") as file, pytest.raises(OSError, match="seek|Illegal"):
+    with os.fdopen(read, "rb") as file, pytest.raises(OSError, match=r"seek|Illegal"):
         torch.load(file)
 
 
@@ -127,12 +127,16 @@ def test_a_package_of_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     from dynagraph.torch.serialization import locations
 
     monkeypatch.setattr(locations, "_registry", list(locations._registry))
-    torch.serialization.register_package(5, lambda storage: "here", lambda storage, location: storage if location == "here" else None)
+    torch.serialization.register_package(
+        5, lambda storage: "here", lambda storage, location: storage if location == "here" else None
+    )
     file = written(torch.ones(2))
     assert b"here" in file.getvalue() and torch.load(file).tolist() == [1, 1]
     monkeypatch.setattr(locations, "_registry", [])
     file.seek(0)
-    with pytest.raises(RuntimeError, match="don't know how to restore data location of torch.storage.UntypedStorage .tagged with here"):
+    with pytest.raises(
+        RuntimeError, match=r"don't know how to restore data location of torch.storage.UntypedStorage .tagged with here"
+    ):
         torch.load(file)
 
 
@@ -228,7 +232,11 @@ def test_names_in_pickles_are_exact() -> None:
     """Texts that read like this package's names stay as they are, in every protocol."""
     text = "cdynagraph.torch._utils\n_rebuild_tensor_v2\nq"
     for protocol in (1, 2, 3, 4, 5):
-        for value in ([torch.ones(2), text], {text: torch.nn.ReLU(), "m": "dynagraph.torch.core.tensor"}, [torch.Tensor, torch.float32, torch.nn.functional.relu]):
+        for value in (
+            [torch.ones(2), text],
+            {text: torch.nn.ReLU(), "m": "dynagraph.torch.core.tensor"},
+            [torch.Tensor, torch.float32, torch.nn.functional.relu],
+        ):
             file = written(value, pickle_protocol=protocol)
             data = pickling.dumped(value, pickling.Storages(), pickle, protocol)
             named = [str(a) for o, a, _ in pickletools.genops(data) if o.name == "GLOBAL"]
@@ -256,7 +264,10 @@ def test_hooks_and_plain_pickles() -> None:
     again(torch.ones(1))
     assert pickle.loads(pickle.dumps(torch.ones(2, dtype=torch.uint16))).dtype is torch.uint16
     assert pickle.loads(pickle.dumps(torch.FloatStorage)) is torch.FloatStorage
-    assert torch._utils._rebuild_tensor_v2(torch.ones(2)._typed_storage(), 0, (2,), (1,), False, None, {"neg": True}).tolist() == [-1, -1]
+    assert torch._utils._rebuild_tensor_v2(torch.ones(2)._typed_storage(), 0, (2,), (1,), False, None, {"neg": True}).tolist() == [
+        -1,
+        -1,
+    ]
     assert torch.storage._load_from_bytes(written(torch.ones(2)).getvalue()).tolist() == [1, 1]
 
 

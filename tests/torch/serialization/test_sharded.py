@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pathlib
 from typing import Any
@@ -28,7 +29,10 @@ def test_files_by_size_with_an_index(tmp_path: pathlib.Path) -> None:
     assert {k: v.tolist() for k, v in found.items()} == {k: v.tolist() for k, v in state.items()}
     assert found["tied"] is found["layer1"] and found["half"].dtype is torch.bfloat16
     assert list(load_sharded(tmp_path, ["layer3"])) == ["layer3"]
-    assert Checkpoint(tmp_path).read("layer2", (2, 3), (1, 2)).tolist() == [[25, 26]] and Checkpoint(tmp_path).shape("tied") == (10, 10)
+    assert Checkpoint(tmp_path).read("layer2", (2, 3), (1, 2)).tolist() == [[25, 26]] and Checkpoint(tmp_path).shape("tied") == (
+        10,
+        10,
+    )
     with pytest.raises(ValueError, match="not within"):
         Checkpoint(tmp_path).read("layer2", (9, 9), (2, 2))
     save_sharded(STATE, tmp_path / "one")
@@ -40,7 +44,7 @@ def test_files_by_size_with_an_index(tmp_path: pathlib.Path) -> None:
 def parts_of(x: Any, ranks: int, dim: int) -> list[Part]:
     bounds = np.linspace(0, x.shape[dim], ranks + 1).astype(int).tolist()
     found = []
-    for low, high in zip(bounds, bounds[1:]):
+    for low, high in itertools.pairwise(bounds):
         offsets = [0] * x.dim()
         offsets[dim] = low
         found.append(Part(x.narrow(dim, low, high - low), tuple(offsets), tuple(x.shape)))
@@ -79,8 +83,10 @@ def test_a_training_run_goes_on(tmp_path: pathlib.Path) -> None:
     state = {"model": other, "optimizer": again.state_dict()}
     dcp.load(state, checkpoint_id=tmp_path)
     again.load_state_dict(state["optimizer"])
-    assert torch.equal(other.weight, model.weight) and torch.equal(again.state[other.weight]["exp_avg"], optimizer.state[model.weight]["exp_avg"])
-    with pytest.raises(KeyError, match="no model.more"):
+    assert torch.equal(other.weight, model.weight) and torch.equal(
+        again.state[other.weight]["exp_avg"], optimizer.state[model.weight]["exp_avg"]
+    )
+    with pytest.raises(KeyError, match=r"no model\.more"):
         dcp.load({"model": {"more": torch.ones(1)}}, checkpoint_id=tmp_path)
     with pytest.raises(ValueError, match="in the checkpoint"):
         dcp.load({"model": {"weight": torch.ones(1)}}, checkpoint_id=tmp_path)

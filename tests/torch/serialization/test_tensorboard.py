@@ -34,7 +34,10 @@ def test_histograms_and_images() -> None:
         writer._histogram(np.zeros(0), 10, None)
     image = np.arange(24, dtype=np.uint8).reshape(3, 2, 4)
     assert (writer._pixels(image, "CHW") == image.transpose(1, 2, 0)).all()
-    assert writer._pixels(np.ones((9, 1, 2, 4)), "NCHW").shape == (4, 32, 3) and writer._pixels(np.full((2, 4), 2.0), "HW").max() == 255
+    assert (
+        writer._pixels(np.ones((9, 1, 2, 4)), "NCHW").shape == (4, 32, 3)
+        and writer._pixels(np.full((2, 4), 2.0), "HW").max() == 255
+    )
     with pytest.raises(ValueError, match="not of the format"):
         writer._pixels(image, "HW")
     pillow = pytest.importorskip("PIL.Image")

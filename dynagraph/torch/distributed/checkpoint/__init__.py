@@ -1,7 +1,7 @@
 """``torch.distributed.checkpoint``: state dicts in many files, written by any number of ranks and read by any other.
 
-The files are those of `dynagraph/torch/serialization/sharded.py`, not PyTorch's ``.distcp``.  A rank that holds a part of a tensor has
-a `Part` in its state dict.
+The files are those of `dynagraph/torch/serialization/sharded.py`, not PyTorch's ``.distcp``.  A rank that holds a part of a
+tensor has a `Part` in its state dict.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ class CheckpointException(BaseException):
 
 
 class FileSystemWriter:
-    """Where a checkpoint is written: a folder.  `max_shard_size`: of one file; `rank` of `ranks`: whose part this process writes."""
+    """Where a checkpoint is written: a folder.  `max_shard_size`: of one file; `rank` of `ranks`: whose part this process
+    writes."""
 
     def __init__(self, path: str | os.PathLike[str], *, max_shard_size: int | str = "5GB", rank: int = 0, ranks: int = 1):
         self.path, self.max_shard_size, self.rank, self.ranks = path, max_shard_size, rank, ranks
@@ -73,7 +74,8 @@ def load(
     state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str] | None = None, storage_reader: Any = None,
     planner: Any = None, process_group: Any = None, no_dist: bool = False,
 ) -> None:  # fmt: skip
-    """Fill a state dict from a checkpoint: tensors, and the tensors of a `Part` each with its box, in place; other values are replaced.
+    """Fill a state dict from a checkpoint: tensors, and the tensors of a `Part` each with its box, in place; other values are
+    replaced.
 
     Names that the checkpoint has not are a KeyError; what it has beside those of `state_dict` is not read.
     """

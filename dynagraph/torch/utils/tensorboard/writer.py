@@ -25,9 +25,11 @@ from dynagraph.torch.missing import refused
 _MODULES = {
     "Writer": ("tensorboard.summary.writer.event_file_writer", "EventFileWriter"),
     "event": ("tensorboard.compat.proto.event_pb2", ""), "summary": ("tensorboard.compat.proto.summary_pb2", ""),
-    "tensor": ("tensorboard.compat.proto.tensor_pb2", "TensorProto"), "shape": ("tensorboard.compat.proto.tensor_shape_pb2", "TensorShapeProto"),
+    "tensor": ("tensorboard.compat.proto.tensor_pb2", "TensorProto"),
+    "shape": ("tensorboard.compat.proto.tensor_shape_pb2", "TensorShapeProto"),
     "text": ("tensorboard.plugins.text.plugin_data_pb2", "TextPluginData"), "api": ("tensorboard.plugins.hparams.api_pb2", ""),
-    "hparams": ("tensorboard.plugins.hparams.plugin_data_pb2", "HParamsPluginData"), "tags": ("tensorboard.plugins.hparams.metadata", ""),
+    "hparams": ("tensorboard.plugins.hparams.plugin_data_pb2", "HParamsPluginData"),
+    "tags": ("tensorboard.plugins.hparams.metadata", ""),
 }  # fmt: skip
 _found: dict[str, Any] = {}
 __dynagraph_mutable__ = ("_found",)
@@ -91,7 +93,11 @@ def _pixels(image: np.ndarray, order: str) -> np.ndarray:
         columns = min(count, 8)
         rows = -(-count // columns)
         image = np.concatenate([image, np.zeros((rows * columns - count, height, width, channels), image.dtype)])
-        image = image.reshape(rows, columns, height, width, channels).transpose(0, 2, 1, 3, 4).reshape(rows * height, columns * width, channels)
+        image = (
+            image.reshape(rows, columns, height, width, channels)
+            .transpose(0, 2, 1, 3, 4)
+            .reshape(rows * height, columns * width, channels)
+        )
     scale = 1 if image.dtype == np.uint8 else 255
     found = (image.astype(np.float32) * scale).clip(0, 255).astype(np.uint8)
     return found.repeat(3, axis=2) if found.shape[2] == 1 else found
@@ -195,10 +201,14 @@ class SummaryWriter:
         if not new_style:
             self._add(global_step, walltime, tag, simple_value=number)
             return
-        fields: dict[str, Any] = {"double_val": [number], "dtype": "DT_DOUBLE"} if double_precision else {"float_val": [number], "dtype": "DT_FLOAT"}
+        fields: dict[str, Any] = (
+            {"double_val": [number], "dtype": "DT_DOUBLE"} if double_precision else {"float_val": [number], "dtype": "DT_FLOAT"}
+        )
         self._add(global_step, walltime, tag, "scalars", tensor=_package().tensor(**fields))
 
-    def add_scalars(self, main_tag: str, tag_scalar_dict: Mapping[str, Any], global_step: Any = None, walltime: float | None = None) -> None:
+    def add_scalars(
+        self, main_tag: str, tag_scalar_dict: Mapping[str, Any], global_step: Any = None, walltime: float | None = None
+    ) -> None:
         """Several numbers in one plot, each with a folder of its own."""
         folder = self._get_file_writer().get_logdir()
         assert self.all_writers is not None
@@ -224,19 +234,29 @@ class SummaryWriter:
         if len(bucket_limits) != len(bucket_counts):
             raise ValueError("len(bucket_limits) != len(bucket_counts), see the document.")
         histogram = _package().summary.HistogramProto(
-            min=min, max=max, num=num, sum=sum, sum_squares=sum_squares, bucket_limit=list(bucket_limits), bucket=list(bucket_counts)
+            min=min,
+            max=max,
+            num=num,
+            sum=sum,
+            sum_squares=sum_squares,
+            bucket_limit=list(bucket_limits),
+            bucket=list(bucket_counts),
         )
         self._add(global_step, walltime, tag, histo=histogram)
 
     # -- images and texts --
-    def add_image(self, tag: str, img_tensor: Any, global_step: Any = None, walltime: float | None = None, dataformats: str = "CHW") -> None:
+    def add_image(
+        self, tag: str, img_tensor: Any, global_step: Any = None, walltime: float | None = None, dataformats: str = "CHW"
+    ) -> None:
         """An image, of bytes or of floats from 0 to 1; `dataformats` says the order of its dimensions."""
         pixels = _pixels(_array(img_tensor), dataformats)
         height, width, channels = pixels.shape
         image = _package().summary.Summary.Image(height=height, width=width, colorspace=channels, encoded_image_string=_png(pixels))
         self._add(global_step, walltime, tag, image=image)
 
-    def add_images(self, tag: str, img_tensor: Any, global_step: Any = None, walltime: float | None = None, dataformats: str = "NCHW") -> None:
+    def add_images(
+        self, tag: str, img_tensor: Any, global_step: Any = None, walltime: float | None = None, dataformats: str = "NCHW"
+    ) -> None:
         """Images side by side."""
         self.add_image(tag, img_tensor, global_step, walltime, dataformats)
 
