@@ -271,6 +271,15 @@ def test_hooks_and_plain_pickles() -> None:
     assert torch.storage._load_from_bytes(written(torch.ones(2)).getvalue()).tolist() == [1, 1]
 
 
+def test_storages_of_files(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(bytes(range(8)))
+    for shared in (False, True):
+        storage = torch.UntypedStorage.from_file(str(path), shared, 8)
+        storage[0] = 9
+        assert storage.tolist() == [9, *range(1, 8)] and path.read_bytes()[0] == (9 if shared else 0)
+
+
 def test_storages_are_let_go() -> None:
     import gc
     import weakref
