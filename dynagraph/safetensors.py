@@ -67,7 +67,8 @@ class Entry:
 def entries(
     read: Callable[[int, int], bytes], size: int, name: str = "safetensors", error: type[Exception] = ExportError
 ) -> tuple[dict[str, Entry], dict[str, str]]:
-    """The arrays of a file of `size` bytes, of which ``read(offset, count)`` gives some, and its metadata; `error` for no such file."""
+    """The arrays of a file of `size` bytes, of which ``read(offset, count)`` gives some, and its metadata; `error` for no such
+    file."""
 
     def refuse(why: str) -> Exception:
         return error(f"{name}: not a safetensors file: {why}")

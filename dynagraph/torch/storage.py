@@ -177,6 +177,14 @@ class UntypedStorage:
         """A copy of a buffer's bytes."""
         return of_memory(Storage(np.frombuffer(buffer, _BYTES, count, offset).copy()))
 
+    @classmethod
+    def from_file(cls, filename: Any, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
+        """A file's first bytes, mapped: with `shared` writes reach the file, which is made as long as that."""
+        if shared:
+            with open(filename, "ab") as file:
+                file.truncate(max(file.tell(), nbytes))
+        return of_memory(Storage(np.asarray(np.memmap(filename, _BYTES, "r+" if shared else "c", 0, (nbytes,)))))
+
     def byteswap(self, dtype: DType) -> None:
         """Reverse the order of the bytes of each element."""
         self._memory.flat(dtype.numpy).byteswap(inplace=True)
@@ -507,6 +515,7 @@ def typed_storage(x: Tensor) -> TypedStorage:
 
 Tensor.untyped_storage, Tensor.storage, Tensor.storage_type = untyped_storage, storage, storage_type
 Tensor._typed_storage = typed_storage
+
 
 def _load_from_bytes(data: bytes) -> Any:
     """The storage in a plain pickle of PyTorch's."""

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
-from dynagraph import torch
-from dynagraph import safetensors
+from dynagraph import safetensors, torch
 from tests.export.test_export import BATCH, Net, X
 
 ml_dtypes = pytest.importorskip("ml_dtypes")

@@ -22,7 +22,7 @@ def test_the_page_is_up_to_date() -> None:
 
 def test_its_examples_run() -> None:
     examples = re.findall(r"^```python\n(.*?)^```", page.PAGE.read_text(), re.M | re.S)
-    assert len(examples) == 4
+    assert len(examples) == 5
     for example in examples:
         command = [sys.executable, "-c", example]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=page.PAGE.parents[1])

@@ -91,7 +91,8 @@ def check_module_version_greater_or_equal(module: Any, req_version_tuple: tuple[
         return tuple(type(wanted)(parts[k]) for k, wanted in enumerate(req_version_tuple)) >= req_version_tuple
     except (AttributeError, IndexError, ValueError) as error:
         text = (
-            f"'{module.__name__}' module version string is malformed '{getattr(module, '__version__', None)}' and cannot be compared "
+            f"'{module.__name__}' module version string is malformed '{getattr(module, '__version__', None)}' and cannot be "
+            f"compared "
             f"with tuple {req_version_tuple}"
         )
         if error_if_malformed:
@@ -114,7 +115,8 @@ def storage_to_tensor_type(storage: Any) -> str:
 __getattr__ = getattr_of(__name__)
 __all__ = [
     "LoadEndianness", "SourceChangeWarning", "StorageType", "add_safe_globals", "check_module_version_greater_or_equal",
-    "clear_safe_globals", "default_restore_location", "get_crc32_options", "get_default_load_endianness", "get_default_mmap_options",
+    "clear_safe_globals", "default_restore_location", "get_crc32_options", "get_default_load_endianness",
+    "get_default_mmap_options",
     "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load", "location_tag", "mkdtemp", "normalize_storage_type",
     "register_package", "safe_globals", "save", "set_crc32_options", "set_default_load_endianness", "set_default_mmap_options",
     "skip_data", "storage_to_tensor_type", "validate_cuda_device", "validate_hpu_device",

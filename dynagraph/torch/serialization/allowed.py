@@ -1,4 +1,5 @@
-"""What files may name under ``weights_only=True``: data.  Each class and function that may be named has what makes one of its arguments.
+"""What files may name under ``weights_only=True``: data.  Each class and function that may be named has what makes one of its
+arguments.
 
 The makers check their arguments: what is harmless with some may take all memory with others, as ``bytearray(10**10)`` does.
 """
@@ -115,9 +116,11 @@ def _path(own: type) -> Callable[..., Any]:
 
 
 def _simple(dtype: Any) -> np.dtype:
-    if not isinstance(dtype, np.dtype) or dtype.kind not in _KINDS or dtype.names or dtype.subdtype or dtype.hasobject:
-        if getattr(dtype, "name", "") != "bfloat16":
-            raise _refuse("a NumPy array of dtype", dtype)
+    if not isinstance(dtype, np.dtype):
+        raise _refuse("a NumPy array of dtype", dtype)
+    plain = dtype.kind in _KINDS and not (dtype.names or dtype.subdtype or dtype.hasobject)
+    if not plain and dtype.name != "bfloat16":
+        raise _refuse("a NumPy array of dtype", dtype)
     return dtype
 
 
@@ -133,7 +136,12 @@ def _dtype(name: Any = None, align: Any = False, copy: Any = False) -> np.dtype:
 
 
 def _dtype_state(dtype: Any, state: Any) -> None:
-    if type(state) is not tuple or not 8 <= len(state) <= 9 or state[2:5] != (None, None, None) or state[1] not in ("<", ">", "|", "="):
+    if (
+        type(state) is not tuple
+        or not 8 <= len(state) <= 9
+        or state[2:5] != (None, None, None)
+        or state[1] not in ("<", ">", "|", "=")
+    ):
         raise _refuse("the state of numpy.dtype", state)
     if len(state) == 9 and dtype.kind not in "mM":
         raise _refuse("the state of numpy.dtype", state)
@@ -145,7 +153,12 @@ def _dtype_state(dtype: Any, state: Any) -> None:
     alignment = dtype.alignment if dtype.kind in "SU" else -1
     if len(state) == 9:
         unit = state[8][1] if type(state[8]) is tuple and len(state[8]) == 2 else state[8]
-        if type(unit) is not tuple or len(unit) != 4 or type(unit[0]) not in (bytes, str) or any(type(n) is not int for n in unit[1:]):
+        if (
+            type(unit) is not tuple
+            or len(unit) != 4
+            or type(unit[0]) not in (bytes, str)
+            or any(type(n) is not int for n in unit[1:])
+        ):
             raise _refuse("the state of numpy.dtype", state)
         dtype.__setstate__((4, state[1], None, None, None, -1, -1, 0, state[8]))
     else:
@@ -271,7 +284,9 @@ def _table() -> dict[str, Allowed]:
     for module in ("pathlib", "pathlib._local"):
         for system, kind in pure.items():
             found[f"{module}.Pure{system}Path"] = Allowed(kind, _path(kind))
-            found[f"{module}.{system}Path"] = Allowed(pathlib.Path if system == own else kind, _path(pathlib.Path if system == own else kind))
+            found[f"{module}.{system}Path"] = Allowed(
+                pathlib.Path if system == own else kind, _path(pathlib.Path if system == own else kind)
+            )
     return found | _of_numpy() | _of_torch()
 
 

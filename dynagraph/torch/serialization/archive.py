@@ -1,8 +1,8 @@
 """The zip files that checkpoints are: records under one folder, nothing compressed, bytes of storages at multiples of 64.
 
 `Writer` gives the layout of PyTorch's own, to the byte: sizes and checksums stand behind the data and in the directory, not before
-it, and a field of padding (``FB``, then Z's) makes each record begin where it shall.  `Reader` believes the directory only as far as the
-file's size bears it out.
+it, and a field of padding (``FB``, then Z's) makes each record begin where it shall.  `Reader` believes the directory only as
+far as the file's size bears it out.
 """
 
 from __future__ import annotations
@@ -206,7 +206,9 @@ class Reader:
     def _fill(self, name: str, place: int, data: np.ndarray) -> None:
         found, said = self.source.fill(place, data), self.records[name].checksum
         if said and found != said:
-            raise LoadError(f"{self.source.name}: {name} has the checksum {found:08x}, and was written with {said:08x}: it is damaged")
+            raise LoadError(
+                f"{self.source.name}: {name} has the checksum {found:08x}, and was written with {said:08x}: it is damaged"
+            )
 
 
 __all__ = ["LOCAL", "Reader", "Record", "Writer"]

@@ -15,7 +15,8 @@ def load_by_ending(f: Any, map_location: Any, mmap: bool) -> dict[str, Any]:
     """The tensors of a file of safetensors' or NumPy's."""
     if map_location is not None and not isinstance(map_location, (str, bytes, devices.device)):
         raise RuntimeError(
-            f"Loading {os.path.splitext(f)[1]} files with {'dict' if isinstance(map_location, dict) else 'callable'} map_location is "
+            f"Loading {os.path.splitext(f)[1]} files with {'dict' if isinstance(map_location, dict) else 'callable'} "
+            f"map_location is "
             "not supported. Use a device string or torch.device instead."
         )
     device = "cpu" if map_location is None else map_location.decode() if isinstance(map_location, bytes) else map_location

@@ -107,7 +107,9 @@ def _fill(storage: TypedStorage, data: bytes, place: int, swap: bool, name: str)
     begin, end = place + _SIZE, place + _SIZE + size
     count = int.from_bytes(data[place:begin], "big" if swap != (sys.byteorder == "big") else "little")
     if end > len(data) or count != size // dtype.itemsize:
-        raise LoadError(f"{name}: a storage of {size} bytes is wanted at {place}, and the file has {len(data)}: it is cut off or damaged")
+        raise LoadError(
+            f"{name}: a storage of {size} bytes is wanted at {place}, and the file has {len(data)}: it is cut off or damaged"
+        )
     row = np.frombuffer(data, dtype.numpy, count, begin)
     source = UntypedStorage.from_buffer((row.byteswap() if swap else row).view(np.uint8)) if size else None
     if source is not None:
@@ -120,7 +122,8 @@ def _of_tar(loader: Any, data: bytes) -> Any:
     name = loader.source.name
     if loader.pickle_module is None:
         raise LoadError(
-            f"{name}: Cannot use ``weights_only=True`` with files saved in the legacy .tar format; with weights_only=False they can "
+            f"{name}: Cannot use ``weights_only=True`` with files saved in the legacy .tar format; with weights_only=False "
+            f"they can "
             "run any code"
         )
     try:

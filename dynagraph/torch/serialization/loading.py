@@ -21,14 +21,15 @@ from dynagraph.torch.serialization.archive import LOCAL, Reader
 from dynagraph.torch.serialization.errors import LoadError
 from dynagraph.torch.serialization.names import ours
 from dynagraph.torch.serialization.options import LoadEndianness, get_default_load_endianness, get_default_mmap_options, of_thread
-from dynagraph.torch.serialization.sources import Source, is_plain_file, new_bytes, source_of
+from dynagraph.torch.serialization.sources import Source, is_plain_file, new_array, source_of
 from dynagraph.torch.serialization.unpickler import Unpickler
 from dynagraph.torch.storage import TypedStorage, UntypedStorage, of_memory
 from dynagraph.torch.utils.serialization import config
 
 _TRUE = ("1", "y", "yes", "true")
 UNSAFE = (
-    "Load it with `weights_only=False`, which is not the default: what the file names is then imported and called, and it can run any "
+    "Load it with `weights_only=False`, which is not the default: what the file names is then imported and called, and it can "
+    "run any "
     "code."
 )
 
@@ -40,9 +41,9 @@ def load(
     """Read what `save` or PyTorch's own has written: `f` is a path or a file that can seek.
 
     With ``weights_only=True``, the default, only data is made, whatever the file says: tensors, numbers, texts, containers, NumPy's
-    arrays, and what `add_safe_globals` allows; with False files can run any code.  `map_location` says where tensors go: a device, a
-    dict of tags, or a function of a storage and its tag.  ``mmap=True`` maps the file instead of reading it.  Names that end in
-    ``.safetensors`` and ``.npz`` are files of these formats.
+    arrays, and what `add_safe_globals` allows; with False files can run any code.  `map_location` says where tensors go: a
+    device, a dict of tags, or a function of a storage and its tag.  ``mmap=True`` maps the file instead of reading it.  Names
+    that end in ``.safetensors`` and ``.npz`` are files of these formats.
 
     LoadError, a RuntimeError and UnpicklingError, for files that are damaged or cut off: sizes and checksums are compared.
     """
@@ -63,7 +64,8 @@ def load(
                 return loader.of_archive(_mapped(f, is_path) if mmap else None)
             if mmap:
                 raise RuntimeError(
-                    "mmap can only be used with files saved with `torch.save(_use_new_zipfile_serialization=True), please torch.save "
+                    "mmap can only be used with files saved with `torch.save(_use_new_zipfile_serialization=True), please "
+                    "torch.save "
                     "your checkpoint with this option in order to use mmap."
                 )
             return loader.of_legacy(file)
@@ -105,8 +107,10 @@ def _explained(weights_only: bool) -> Iterator[None]:
         if not weights_only:
             raise
         raise pickle.UnpicklingError(
-            "Weights only load failed. This file can still be loaded, to do so you have two options, do those steps only if you trust "
-            f"the source of the checkpoint.\n\t(1) {UNSAFE}\n\t(2) Alternatively, to load with `weights_only=True` please check the "
+            "Weights only load failed. This file can still be loaded, to do so you have two options, do those steps only if "
+            "you trust "
+            f"the source of the checkpoint.\n\t(1) {UNSAFE}\n\t(2) Alternatively, to load with `weights_only=True` please "
+            f"check the "
             f"recommended steps in the following error message.\n\tWeightsUnpickler error: {error}"
         ) from None
 
@@ -132,7 +136,11 @@ class _Loader:
             return reader.load(), reader.position
         file = io.BytesIO(data)
         file.seek(position)
-        return _code_unpickler(self.pickle_module.Unpickler)(file, persistent_load, self.args).load(), file.tell()
+        unpickler = _code_unpickler(self.pickle_module.Unpickler)(file, persistent_load, self.args)
+        try:
+            return unpickler.load(), file.tell()
+        except (EOFError, pickle.UnpicklingError) as error:
+            raise LoadError(f"{name}: not a whole pickle: {error}") from error
 
     def restored(self, array: np.ndarray, location: Any) -> UntypedStorage:
         """An array as a storage at the place that its tag or `map_location` says."""
@@ -175,7 +183,7 @@ class _Loader:
         if mapped is not None and not swap:
             row: np.ndarray = mapped[place : place + size]
             return row.view(dtype) if row.ctypes.data % dtype.alignment == 0 else row.copy().view(dtype)
-        array = new_bytes(dtype, count)
+        array = new_array(dtype, count)
         reader.fill(name, array.view(np.uint8))
         if swap:
             array.byteswap(inplace=True)

@@ -123,6 +123,7 @@ def untyped(storage: Any) -> UntypedStorage:
 
 
 __all__ = [
-    "MAP_LOCATION", "default_restore_location", "location_tag", "register_package", "restorer_of", "untyped", "validate_cuda_device",
+    "MAP_LOCATION", "default_restore_location", "location_tag", "register_package", "restorer_of", "untyped",
+    "validate_cuda_device",
     "validate_hpu_device",
 ]  # fmt: skip

@@ -12,7 +12,18 @@ from typing import Any
 OURS, THEIRS = "dynagraph.torch", "torch"
 # Of this package's modules those that PyTorch does not have.  What they define is looked for in the modules below, in this order
 _INTERNAL = tuple(f"{OURS}.{name}" for name in ("core", "functions", "optim.schedules", "serialization"))
-_PUBLIC = ("", ".nn.parameter", ".nn.functional", ".optim.lr_scheduler", ".nn.init", ".special", ".linalg", ".fft", ".sparse", ".serialization")
+_PUBLIC = (
+    "",
+    ".nn.parameter",
+    ".nn.functional",
+    ".optim.lr_scheduler",
+    ".nn.init",
+    ".special",
+    ".linalg",
+    ".fft",
+    ".sparse",
+    ".serialization",
+)
 _MOVED = {  # ours, and PyTorch's
     ("_utils", "_rebuild_from_type_v2"): ("torch._tensor", "_rebuild_from_type_v2"),
     ("core.generator", "Generator"): ("torch._C", "Generator"),

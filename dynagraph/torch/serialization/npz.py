@@ -1,4 +1,5 @@
-"""State dicts as NumPy's .npz files: `save_file` and `load_file`.  bfloat16 is written as its bits, in uint16, with a note of the names."""
+"""State dicts as NumPy's .npz files: `save_file` and `load_file`.  bfloat16 is written as its bits, in uint16, with a note of
+the names."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from dynagraph.torch.core.tensor import Tensor, wrap
 from dynagraph.torch.serialization import atomic
 from dynagraph.torch.serialization.errors import LoadError
 from dynagraph.torch.serialization.safetensors import host_arrays
-from dynagraph.torch.serialization.sources import new_bytes
+from dynagraph.torch.serialization.sources import new_array
 
 _HALVES = "__bfloat16__"  # the array of the names of those that are bfloat16
 _AT_ONCE = 1 << 20
@@ -65,7 +66,9 @@ def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int, name: str)
     if info.compress_size > size or (info.compress_type == zipfile.ZIP_STORED and info.file_size != info.compress_size):
         raise LoadError(f"{name}: {info.filename!r} has {info.compress_size} bytes in a file of {size}")
     if info.file_size > _LARGE and info.file_size > _EXPANDS * info.compress_size:
-        raise LoadError(f"{name}: {info.filename!r} expands {info.compress_size} bytes to {info.file_size}; np.load reads it if it is meant")
+        raise LoadError(
+            f"{name}: {info.filename!r} expands {info.compress_size} bytes to {info.file_size}; np.load reads it if it is meant"
+        )
     with archive.open(info) as member:
         head = member.read(8)
         if head[:6] != b"\x93NUMPY" or head[6] not in (1, 2, 3):
@@ -78,7 +81,7 @@ def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int, name: str)
         count = int(np.prod(shape, dtype=object)) if shape else 1
         if count * dtype.itemsize != info.file_size - 8 - wide - length:
             raise LoadError(f"{name}: {info.filename!r} has not the bytes of {shape} elements of {dtype}")
-        array = new_bytes(np.dtype(np.uint8), count * dtype.itemsize)
+        array = new_array(np.dtype(np.uint8), count * dtype.itemsize)
         _fill(member, array, f"{name}, {info.filename}")
     return array.view(dtype).reshape(shape, order=order)
 
@@ -89,7 +92,12 @@ def _header(text: bytes, name: str) -> tuple[np.dtype, tuple[int, ...], Any]:
         shape, dtype = header["shape"], np.dtype(header["descr"])
     except (ValueError, SyntaxError, KeyError, TypeError, MemoryError, RecursionError) as error:
         raise LoadError(f"{name}: its header cannot be read: {error}") from None
-    if dtype.hasobject or not isinstance(shape, tuple) or not all(type(n) is int and 0 <= n < 1 << 62 for n in shape) or len(shape) > 64:
+    if (
+        dtype.hasobject
+        or not isinstance(shape, tuple)
+        or not all(type(n) is int and 0 <= n < 1 << 62 for n in shape)
+        or len(shape) > 64
+    ):
         raise LoadError(f"{name}: arrays of {dtype} with shape {str(shape)[:80]} are not read")
     return dtype, shape, "F" if header.get("fortran_order") else "C"
 

@@ -54,7 +54,10 @@ class set_default_mmap_options:
 
     def __init__(self, flags: int):
         if flags not in (mmap.MAP_PRIVATE, mmap.MAP_SHARED):
-            raise ValueError(f"Invalid argument in function set_default_mmap_options, expected mmap.MAP_PRIVATE or mmap.MAP_SHARED, but got {flags}")
+            raise ValueError(
+                f"Invalid argument in function set_default_mmap_options, expected mmap.MAP_PRIVATE or mmap.MAP_SHARED, but got "
+                f"{flags}"
+            )
         self.prev = config.load.mmap_flags
         config.load.mmap_flags = flags
 

@@ -1,8 +1,8 @@
 """Pickles of what is saved: storages stand in them by number, and this package's globals by PyTorch's names.
 
 Pickle knows a global only by the module that it is in.  So the pickle is made with this package's names, and the opcodes that name
-them are replaced.  Classes whose instances PyTorch holds otherwise have a method `_reduced_for_files`, which gives what its class is
-made of again.
+them are replaced.  Classes whose instances PyTorch holds otherwise have a method `_reduced_for_files`, which gives what its
+class is made of again.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ def _renamed_by_opcodes(data: bytes) -> bytes:
             pieces.append(data[start:position])
             start = position + 9
         elif name == "GLOBAL":
+            argument = str(argument)
             module, _, qualname = argument.partition(" ")
             if is_ours(module):
                 pieces += [data[start:position], _global(*theirs(module, qualname))]

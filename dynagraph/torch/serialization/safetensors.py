@@ -17,7 +17,7 @@ from dynagraph.torch.core.layouts import strided
 from dynagraph.torch.core.tensor import Tensor, storage_of, wrap
 from dynagraph.torch.serialization import atomic
 from dynagraph.torch.serialization.errors import LoadError
-from dynagraph.torch.serialization.sources import FileSource, MemorySource, Source, new_bytes
+from dynagraph.torch.serialization.sources import FileSource, MemorySource, Source, new_array
 
 
 def host_arrays(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
@@ -33,7 +33,8 @@ def host_arrays(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
         other = owners.setdefault(id(storage_of(tensor)), name)
         if other != name and np.may_share_memory(found[name], found[other]):
             raise RuntimeError(
-                f"{other} and {name} share memory, which safetensors cannot say: save one of them, or a clone of it; torch.save keeps "
+                f"{other} and {name} share memory, which safetensors cannot say: save one of them, or a clone of it; "
+                f"torch.save keeps "
                 "what is shared"
             )
     return found
@@ -72,7 +73,7 @@ def load(data: bytes) -> dict[str, Tensor]:
 
 def read_entry(source: Source, entry: format.Entry) -> np.ndarray:
     """One array of a file."""
-    array = new_bytes(np.dtype(np.uint8), entry.end - entry.begin)
+    array = new_array(np.dtype(np.uint8), entry.end - entry.begin)
     source.fill(entry.begin, array)
     return array.view(entry.dtype).reshape(entry.shape)
 

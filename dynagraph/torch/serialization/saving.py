@@ -42,8 +42,10 @@ def save(
     """
     if not isinstance(f, (str, os.PathLike)) and not callable(getattr(f, "write", None)):
         what = f"Buffer of {str(type(f)).strip('<>')} has no callable attribute 'write'"
-        raise TypeError(what) if hasattr(f, "write") else AttributeError(
-            f"expected 'f' to be string, path, or a file-like object with a 'write' attribute: {what}"
+        raise (
+            TypeError(what)
+            if hasattr(f, "write")
+            else AttributeError(f"expected 'f' to be string, path, or a file-like object with a 'write' attribute: {what}")
         )
     storages = Storages()
     if _use_new_zipfile_serialization:

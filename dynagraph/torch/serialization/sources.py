@@ -6,6 +6,7 @@ A `Source` knows its size, so that what a file says of itself is compared with i
 from __future__ import annotations
 
 import io
+import mmap
 import os
 from typing import Any
 
@@ -16,8 +17,11 @@ from dynagraph.torch.serialization.errors import LoadError
 
 _BYTES = np.dtype(np.uint8)
 _AT_ONCE = 1 << 20
+_LARGE = 1 << 20  # bytes
+_POPULATED = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE if hasattr(mmap, "MAP_POPULATE") else 0
 _SEEKABLE = (
-    ". You can only torch.load from a file that is seekable. Please pre-load the data into a buffer like io.BytesIO and try to load "
+    ". You can only torch.load from a file that is seekable. Please pre-load the data into a buffer like io.BytesIO and try to "
+    "load "
     "from it instead."
 )
 
@@ -39,7 +43,9 @@ class Source:
 
     def _check(self, offset: int, count: int) -> None:
         if offset < 0 or count < 0 or offset + count > self.size:
-            raise LoadError(f"{self.name}: {count} bytes at {offset} are wanted, and the file has {self.size}: it is cut off or damaged")
+            raise LoadError(
+                f"{self.name}: {count} bytes at {offset} are wanted, and the file has {self.size}: it is cut off or damaged"
+            )
 
     def read(self, offset: int, count: int) -> bytes:
         """So many bytes from a place."""
@@ -113,9 +119,15 @@ def source_of(file: Any) -> Source:
     return Source(file)
 
 
-def new_bytes(dtype: np.dtype, count: int) -> np.ndarray:
-    """Memory for what is read, of the pool that compiled programs use: pages that are in use need not be cleared first."""
-    return _dispatch.new_array((count,), dtype)
+def new_array(dtype: np.dtype, count: int) -> np.ndarray:
+    """Memory for what is read.  Of large arrays its pages are there at once: one call of the system for all, not a fault for each.
+
+    (NumPy asks for huge pages, which a system whose memory is in pieces may take longer to find than a file takes to be read.)
+    """
+    size = count * dtype.itemsize
+    if size < _LARGE or not _POPULATED:
+        return np.empty(count, dtype)
+    return np.frombuffer(mmap.mmap(-1, size, flags=_POPULATED), dtype, count)
 
 
-__all__ = ["FileSource", "MemorySource", "Source", "is_plain_file", "new_bytes", "source_of"]
+__all__ = ["FileSource", "MemorySource", "Source", "is_plain_file", "new_array", "source_of"]

@@ -66,12 +66,16 @@ class Unpickler:
                 operations[code](self)
         except KeyError as error:
             if error.args and error.args[0] in range(256) and error.args[0] not in operations:
-                raise LoadError(f"{self.name}: Unsupported operand {error.args[0]} at {self.position - 1}: not a pickle of data") from None
+                raise LoadError(
+                    f"{self.name}: Unsupported operand {error.args[0]} at {self.position - 1}: not a pickle of data"
+                ) from None
             raise LoadError(f"{self.name}: not a whole pickle: {error!r} at {self.position}") from None
         except LoadError as error:
             raise LoadError(f"{self.name}: {error}") from None
         except (IndexError, ValueError, TypeError, OverflowError, AttributeError, AssertionError, MemoryError) as error:
-            raise LoadError(f"{self.name}: not a whole pickle of data: {type(error).__name__}: {error} (at {self.position})") from error
+            raise LoadError(
+                f"{self.name}: not a whole pickle of data: {type(error).__name__}: {error} (at {self.position})"
+            ) from error
 
     # -- what is read --
     def take(self, count: int) -> bytes:
@@ -141,7 +145,8 @@ def find_allowed(module: str, name: str) -> Any:
         short = full.removeprefix("builtins.")
         raise UnpicklingError(
             f"Unsupported global: GLOBAL {short} was not an allowed global by default. Please use "
-            f"`torch.serialization.add_safe_globals([{short}])` or the `torch.serialization.safe_globals([{short}])` context manager "
+            f"`torch.serialization.add_safe_globals([{short}])` or the `torch.serialization.safe_globals([{short}])` context "
+            f"manager "
             "to allowlist this global if you trust this class/function."
         ) from None
 
@@ -409,7 +414,8 @@ def _build(self: Unpickler) -> None:
         value.__setstate__(state)
     else:
         own, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
-        value.__dict__.update(own or {})
+        if own:
+            value.__dict__.update(own)
         for name, item in (slots or {}).items():
             setattr(value, name, item)
 
@@ -430,7 +436,7 @@ def named_globals(data: bytes) -> set[str]:
     try:
         for opcode, argument, _ in pickletools.genops(data):
             if opcode.name == "GLOBAL":
-                module, _, name = argument.partition(" ")
+                module, _, name = str(argument).partition(" ")
                 found.add(".".join(modern(module, name)))
             elif opcode.name == "STACK_GLOBAL":
                 found.add(".".join(texts[-2:]))

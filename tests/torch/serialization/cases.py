@@ -64,10 +64,13 @@ CASES: dict[str, Callable[[Any], Any]] = {
     **{d: (lambda torch, d=d: _values(torch, "uint8").to(getattr(torch, d))) for d in ("uint16", "uint32", "uint64")},
     "no elements": lambda torch: [torch.zeros(0), torch.zeros(2, 0, 3), torch.tensor(2.5)],
     "views": _views, "tied": _tied, "leaf": _leaf, "attributes": _attributes, "training": _training, "metadata": _norm,
-    "numbers": lambda torch: [None, True, 0, -1, 255, 65536, -(1 << 40), 1 << 70, 1.5, float("inf"), 2 + 3j, "text", "ü", b"bytes\xff"],
-    "containers": lambda torch: {"l": [1, [2]], "t": (1, (2, 3), ()), "s": {1, 2}, "o": OrderedDict(a=1), "c": Counter("aab"), 3: {}},
+    "numbers": lambda torch: [None, True, 0, -1, 255, 65536, -(1 << 40), 1 << 70, 1.5, float("inf"), 2 + 3j, "text",
+    "ü", b"bytes\xff"],
+    "containers": lambda torch: {"l": [1, [2]], "t": (1, (2, 3), ()), "s": {1, 2}, "o": OrderedDict(a=1),
+    "c": Counter("aab"), 3: {}},
     "bytearray": lambda torch: bytearray(b"abc"),
-    "constants": lambda torch: [torch.float32, torch.bfloat16, torch.Size([2, 3]), torch.device("cpu"), torch.device("cuda", 1), torch.strided],
+    "constants": lambda torch: [torch.float32, torch.bfloat16, torch.Size([2, 3]), torch.strided],
+    "devices": lambda torch: [torch.device("cpu"), torch.device("cuda", 1)],
     "storage": lambda torch: torch.arange(4, dtype=torch.uint8).untyped_storage(),
     "sparse": lambda torch: torch.tensor([[0.0, 3.0], [4.0, 0.0]]).to_sparse(),
     "channels last": lambda torch: torch.arange(24.0).reshape(1, 2, 3, 4).to(memory_format=torch.channels_last),
@@ -87,7 +90,9 @@ CODE: dict[str, Callable[[Any], Any]] = {
     "linear": lambda torch: _filled(torch, torch.nn.Linear(3, 2)),
     "recurrent": lambda torch: _filled(torch, torch.nn.LSTM(3, 2, batch_first=True)),
     "attention": lambda torch: _filled(torch, torch.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)).eval(),
-    "convolution": lambda torch: _filled(torch, torch.nn.Sequential(torch.nn.Conv1d(3, 2, 2), torch.nn.BatchNorm1d(2), torch.nn.ReLU())),
+    "convolution": lambda torch: _filled(
+        torch, torch.nn.Sequential(torch.nn.Conv1d(3, 2, 2), torch.nn.BatchNorm1d(2), torch.nn.ReLU())
+    ),
     "optimizer": lambda torch: torch.optim.AdamW([torch.nn.Parameter(torch.ones(2))], lr=0.5),
 }
 
@@ -133,7 +138,14 @@ class Describe:
 
     def tensor(self, x: Any) -> Any:
         """A tensor, with where it lies in which memory."""
-        found = [type(x).__name__.replace("COO", ""), str(x.dtype), list(x.shape), bool(x.requires_grad), str(x.layout), dict(sorted(attributes(x).items()))]
+        found = [
+            type(x).__name__.replace("COO", ""),
+            str(x.dtype),
+            list(x.shape),
+            bool(x.requires_grad),
+            str(x.layout),
+            dict(sorted(attributes(x).items())),
+        ]
         if x.layout != self.torch.strided:
             return [*found, self.tensor(x.to_dense())]
         start = x.untyped_storage().data_ptr()

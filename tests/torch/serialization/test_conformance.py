@@ -79,7 +79,9 @@ def test_safetensors_of_the_package(tmp_path: pathlib.Path) -> None:
     state = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(2, dtype=torch.bfloat16), "c": torch.tensor(True)}
     package.save_file(state, tmp_path / "x.safetensors")
     ours = own.load(tmp_path / "x.safetensors")
-    assert Describe(own)(dict(sorted(ours.items()))) == Describe(torch)(dict(sorted(torch.load(tmp_path / "x.safetensors").items())))
+    assert Describe(own)(dict(sorted(ours.items()))) == Describe(torch)(
+        dict(sorted(torch.load(tmp_path / "x.safetensors").items()))
+    )
     own.serialization.safetensors.save_file(ours, tmp_path / "y.safetensors")
     back = package.load_file(tmp_path / "y.safetensors")
     assert all(torch.equal(back[k], v) for k, v in state.items())

@@ -600,7 +600,7 @@ class Module:
         kind = type(self)
         if kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__reduce__ is not object.__reduce__:
             return NotImplemented
-        make, args, state, *rest = self.__reduce_ex__(protocol)
+        make, args, state, *rest = tuple(self.__reduce_ex__(protocol))
         if not isinstance(state, dict) or "_parameters" not in state:  # of a __getstate__ of its class's own
             return make, args, state, *rest
         own = state.get("_hooks") or hooks.NONE
