@@ -38,7 +38,8 @@ class CIFAR10(VisionDataset):
         self.train = train
         if download:
             self.download()
-        images, self.targets = [], []
+        images: list[np.ndarray] = []
+        self.targets: list[int] = []
         for name in self.files[0 if train else 1]:
             batch = self._read(name)
             rows, targets = batch.get("data"), batch.get(self.target_key)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from dynagraph import torch
 from dynagraph.torch import Tensor, nn
@@ -69,7 +70,7 @@ class Spectrogram(nn.Module):
         self.register_buffer("window", (torch.hann_window if window_fn is None else window_fn)(self.win_length))
 
     def forward(self, waveform: Tensor) -> Tensor:
-        sound = nn.functional.pad(waveform, [self.pad, self.pad]) if self.pad else waveform
+        sound: Any = nn.functional.pad(waveform, [self.pad, self.pad]) if self.pad else waveform
         shape = sound.shape
         spectrum = torch.stft(
             sound.reshape(-1, shape[-1]), self.n_fft, self.hop_length, self.win_length, self.window, self.center, self.pad_mode,

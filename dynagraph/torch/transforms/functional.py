@@ -98,7 +98,8 @@ def to_pil_image(pic: Any, mode: str | None = None) -> Any:
         if pic.dim() not in (2, 3):
             raise ValueError(f"pic should be 2/3 dimensional. Got {pic.dim()} dimensions.")
         real = pic.is_floating_point() and mode != "F"
-        array = (pic.mul(255).byte() if real else pic).detach().cpu().numpy()
+        numbers: Any = pic.mul(255).byte() if real else pic
+        array = numbers.detach().cpu().numpy()
         array = array[:, :, None] if array.ndim == 2 else array.transpose(1, 2, 0)
     elif isinstance(pic, np.ndarray):
         array = pic[:, :, None] if pic.ndim == 2 else pic
@@ -127,7 +128,8 @@ def normalize(tensor: Tensor, mean: Any, std: Any, inplace: bool = False) -> Ten
     if (deviations == 0).any():
         raise ValueError(f"std evaluated to zero after conversion to {tensor.dtype}, leading to division by zero.")
     means, deviations = (t.view(-1, 1, 1) if t.dim() == 1 else t for t in (means, deviations))
-    return (tensor if inplace else tensor.clone()).sub_(means).div_(deviations)
+    written: Any = tensor if inplace else tensor.clone()
+    return written.sub_(means).div_(deviations)
 
 
 # -- sizes ------------------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def resized(image: Tensor, size: Sequence[int], mode: str, antialias: bool) -> T
     if tuple(size) == tuple(image.shape[-2:]):
         return image
     batch = image.reshape(-1, *image.shape[-3:])
-    real = batch if batch.dtype in (torch.float32, torch.float64) else batch.to(torch.float32)
+    real: Any = batch if batch.dtype in (torch.float32, torch.float64) else batch.to(torch.float32)
     about = {"align_corners": False, "antialias": antialias} if mode in ("bilinear", "bicubic") else {}
     real = F.interpolate(real, tuple(size), mode=mode, **about)
     if mode == "bicubic" and not image.is_floating_point():
@@ -51,7 +51,8 @@ def resized(image: Tensor, size: Sequence[int], mode: str, antialias: bool) -> T
 
 
 def _as_before(real: Tensor, image: Tensor) -> Tensor:
-    return (real if image.is_floating_point() else real.round()).to(image.dtype)
+    rounded: Any = real if image.is_floating_point() else real.round()
+    return rounded.to(image.dtype)
 
 
 def padded(image: Tensor, sides: Sequence[int], fill: Any, mode: str) -> Tensor:
