@@ -7,6 +7,7 @@ import pytest
 
 import dynagraph as dg
 import dynagraph.torch as own
+from dynagraph.driver import loading
 from tests.torch.models.cases import CASES, LARGE, RECORDED, losses, step
 from tests.torch.models.record import FILE
 
@@ -18,10 +19,11 @@ def own_losses(name: str, dtype: str, backend: str) -> np.ndarray:
     case = {**CASES, **LARGE}[name]
     if backend == "eager":
         return losses(own, case, dtype)
+    loading.compiler()  # eager optimizers load it on a thread of their own: until it is there, calls run plainly
     compiled = dg.compile(step, mode="max", backend=backend, fullgraph=True)
     found = losses(own, case, dtype, compiled)
     assert not compiled.stats.fallbacks, compiled.stats.last_error
-    assert compiled.counters()["misses"] == 1, compiled.explain_misses()
+    assert compiled.counters()["misses"] == 1
     return found
 
 
