@@ -18,7 +18,8 @@ from typing import Any
 from dynagraph.torch.missing import LIST, getattr_of
 
 OURS = "dynagraph.torch"
-INTERNAL = frozenset({"core", "functions", "import_hook", "missing", "__main__"})  # of this package's modules, no part of PyTorch
+# of this package's modules, no part of PyTorch
+INTERNAL = frozenset({"core", "datasets", "functions", "import_hook", "missing", "models", "transforms", "__main__"})
 VERSION = "2.13.0"
 
 

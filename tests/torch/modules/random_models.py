@@ -1,9 +1,10 @@
 """Random small models over layers, trained for some steps: under real torch, under dynagraph.torch, and compiled.
 
-A model is a text that both torches evaluate.
+A model, its loss and its optimizer are texts that both torches evaluate.
 
     python -m tests.torch.modules.random_models 17          the model of a number, and what differs
     python -m tests.torch.modules.random_models 0 1000      those from one number to another
+    python -m tests.torch.modules.random_models record      writes down what real torch makes of some of them
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import random
 import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,19 +24,41 @@ import dynagraph.torch as own
 from tests.torch.modules.layers import _Names, fill
 
 STEPS = 3
+FILE = Path(__file__).with_name("random_models.npz")
+RECORDED = range(1000, 1012)  # other models than those that are compared live
 # (the gradient of PyTorch's CELU has 1 / alpha in single precision: alpha is a power of two)
 _ACTIVATIONS = (
     "ReLU()", "ReLU(inplace=True)", "Tanh()", "Sigmoid()", "GELU()", "GELU('tanh')", "SiLU()", "ELU()", "LeakyReLU(0.1)",
     "Mish()", "Softplus()", "PReLU()", "Hardtanh()", "Hardswish()", "Softsign()", "LogSigmoid()", "SELU()", "CELU(0.5)",
     "Softmax(-1)", "Identity()", "Dropout(0.0)", "Tanhshrink()", "Softshrink(0.1)", "ReLU6()",
 )  # fmt: skip
+# of nn.functional: of three numbers for each sample (`out`), the class of each sample, and three numbers that are wanted
+_LOSSES = (
+    "cross_entropy(out, classes)", "cross_entropy(out, classes, label_smoothing=0.1)", "cross_entropy(out, wanted.softmax(-1))",
+    "nll_loss(F.log_softmax(out, -1), classes, reduction='sum')", "mse_loss(out, wanted)", "l1_loss(out, wanted)",
+    "smooth_l1_loss(out, wanted, beta=0.5)", "huber_loss(out, wanted, delta=0.7)", "soft_margin_loss(out, wanted.sign())",
+    "binary_cross_entropy_with_logits(out, wanted.sigmoid())", "poisson_nll_loss(out, wanted.exp())",
+    "kl_div(out.log_softmax(-1), wanted.softmax(-1), reduction='batchmean')", "gaussian_nll_loss(out, wanted, wanted.exp())",
+    "cosine_embedding_loss(out, wanted, classes.sign() * 2 - 1)", "multi_margin_loss(out, classes)",
+)  # fmt: skip
+# `eps` is large, and there is no Rprop: gradients that are zero but for rounding (of biases before norms, of attention's keys) must
+# not become steps
+_OPTIMIZERS = (
+    "SGD(parameters, lr=0.05)", "SGD(parameters, lr=0.05, momentum=0.9, nesterov=True)",
+    "SGD(parameters, lr=0.05, weight_decay=0.1)", "Adam(parameters, lr=0.01, eps=1e-3)",
+    "Adam(parameters, lr=0.01, amsgrad=True, weight_decay=0.1, eps=1e-3)", "AdamW(parameters, lr=0.01, eps=1e-3)",
+    "RMSprop(parameters, lr=0.01, momentum=0.5, centered=True, eps=1e-3)", "Adagrad(parameters, lr=0.05, eps=1e-3)",
+    "Adadelta(parameters, eps=1e-3)", "Adamax(parameters, lr=0.01, eps=1e-3)", "NAdam(parameters, lr=0.01, eps=1e-3)",
+    "RAdam(parameters, lr=0.01, eps=1e-3)", "ASGD(parameters, lr=0.05)",
+)  # fmt: skip
 
 
 class Maker:
-    """Writes a model: `shape` is that of a sample as it is by then."""
+    """Writes a model, its loss and its optimizer: `shape` is that of a sample as it is by then."""
 
     def __init__(self, seed: int):
         self.random = random.Random(seed)
+        self.loss, self.optimizer = self.random.choice(_LOSSES), self.random.choice(_OPTIMIZERS)
         size = self.random.choice((2, 3, 4))
         self.shape = self.random.choice(((size + 2,), (size, 6), (size, 5, 6), (size, 3, 4, 4)))
         self.first = self.shape
@@ -93,6 +117,30 @@ class Maker:
         self.shape = (self.shape[0], *[size * 2 for size in self.shape[1:]])
         return f"Upsample(scale_factor=2, mode='{mode}')"
 
+    # -- layers over sequences: a sample is (length, features) ---------------------------------------------------------------
+    def recurrent(self) -> str:
+        kind, layers, both = self.one_of("LSTM", "GRU", "RNN"), self.one_of(1, 2), self.one_of(True, False)
+        before, hidden = self.shape[-1], self.random.randint(2, 4)
+        about = f"num_layers={layers}, bidirectional={both}, batch_first=True, bias={self.one_of(True, True, False)}"
+        size = hidden
+        if kind == "LSTM" and hidden > 2 and self.one_of(True, False):
+            size, about = hidden - 1, f"{about}, proj_size={hidden - 1}"
+        if kind == "RNN":
+            about += f", nonlinearity='{self.one_of('tanh', 'relu')}'"
+        self.shape = (self.shape[0], size * (2 if both else 1))
+        return f"First({kind}({before}, {hidden}, {about}))"
+
+    def attention(self) -> str:
+        width = self.shape[-1]
+        heads = self.random.choice([n for n in (1, 2, 3) if width % n == 0])
+        return f"Attends(MultiheadAttention({width}, {heads}, batch_first=True, bias={self.one_of(True, False)}))"
+
+    def transformer(self) -> str:
+        width = self.shape[-1]
+        heads = self.random.choice([n for n in (1, 2, 3) if width % n == 0])
+        about = f"dropout=0.0, activation='{self.one_of('relu', 'gelu')}', norm_first={self.one_of(True, False)}, batch_first=True"
+        return f"TransformerEncoderLayer({width}, {heads}, {self.random.randint(2, 6)}, {about})"
+
     def flatten(self) -> str:
         self.shape = (int(np.prod(self.shape)),)
         return "Flatten()"
@@ -107,6 +155,8 @@ class Maker:
                 options += [self.pool, self.pad] if elements < 150 else [self.pool] * 4
             if elements < 60:
                 options.append(self.upsample)
+        if len(self.shape) == 2:
+            options += [self.recurrent, self.attention, self.transformer]
         if depth:
             options += [lambda: self.residual(depth), lambda: self.shared(depth), lambda: self.branches(depth)]
         return self.random.choice(options)()
@@ -174,7 +224,23 @@ class _WithBlocks(_Names):
             def forward(self, x: Any) -> Any:
                 return sum(self.weights[str(k)] * branch(x * 1) for k, branch in enumerate(self.inner))
 
-        self.update(Residual=Residual, Twice=Twice, Branches=Branches)
+        class First(nn.Module):
+            def __init__(self, inner: Any) -> None:
+                super().__init__()
+                self.inner = inner
+
+            def forward(self, x: Any) -> Any:
+                return self.inner(x)[0]
+
+        class Attends(nn.Module):
+            def __init__(self, inner: Any) -> None:
+                super().__init__()
+                self.inner = inner
+
+            def forward(self, x: Any) -> Any:
+                return self.inner(x, x, x, need_weights=False)[0]
+
+        self.update(Residual=Residual, Twice=Twice, Branches=Branches, First=First, Attends=Attends)
 
 
 def made(torch: Any, text: str) -> Any:
@@ -185,15 +251,17 @@ def made(torch: Any, text: str) -> Any:
     return model
 
 
-def step(torch: Any, model: Any, x: Any, classes: Any) -> Any:
+def loss_of(torch: Any, text: str) -> Callable[..., Any]:
+    """A function of a loss's text."""
+    return eval(f"lambda out, classes, wanted: F.{text}", {"F": torch.nn.functional})  # type: ignore[no-any-return]
+
+
+def step(loss_function: Any, model: Any, optimizer: Any, x: Any, classes: Any, wanted: Any) -> Any:
     """A step of training: the loss before it."""
-    loss = torch.nn.functional.cross_entropy(model(x), classes)
+    optimizer.zero_grad()
+    loss = loss_function(model(x), classes, wanted)
     loss.backward()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.grad is not None:
-                parameter -= 0.05 * parameter.grad
-                parameter.grad = None
+    optimizer.step()
     return loss.detach()
 
 
@@ -202,10 +270,13 @@ def trained(torch: Any, text: str, maker: Maker, one_step: Callable[..., Any] = 
     rng = np.random.default_rng(7)
     x = torch.from_numpy(rng.standard_normal((maker.batch, *maker.first)))
     classes = torch.from_numpy(rng.integers(0, 3, maker.batch))
+    wanted = torch.from_numpy(rng.standard_normal((maker.batch, 3)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = made(torch, text)
-        found = [one_step(torch, model, x, classes) for _ in range(STEPS)]
+        optimizer = eval(maker.optimizer, vars(torch.optim), {"parameters": model.parameters()})
+        loss = loss_of(torch, maker.loss)
+        found = [one_step(loss, model, optimizer, x, classes, wanted) for _ in range(STEPS)]
         found += list(model.state_dict().values())
         with torch.no_grad():
             found.append(model.eval()(x))
@@ -222,8 +293,8 @@ def outcome(torch: Any, text: str, maker: Maker, one_step: Callable[..., Any] = 
 
 def compiled(text: str, maker: Maker) -> tuple[Any, Any]:
     """The outcome by a compiled step; and its statistics."""
-    function = dg.compile(lambda model, x, classes: step(own, model, x, classes), backend="numpy", mode="max")
-    return outcome(own, text, maker, lambda _, *args: function(*args)), function.stats
+    function = dg.compile(step, backend="numpy", mode="max")
+    return outcome(own, text, maker, function), function.stats
 
 
 def difference(expected: Any, got: Any) -> str:
@@ -236,15 +307,32 @@ def difference(expected: Any, got: Any) -> str:
     return ""
 
 
+def kept(found: Any) -> np.ndarray:
+    """What is recorded of an outcome: the losses, the sum of the state, the last result; or the name of an error."""
+    if isinstance(found, str):
+        return np.array(found)
+    state = sum(float(np.sum(a)) for a in found[STEPS:-1])
+    return np.array([*map(float, found[:STEPS]), state, *found[-1].ravel()])
+
+
+def record(torch: Any) -> None:
+    """Write down the outcomes of some models."""
+    makers = {seed: Maker(seed) for seed in RECORDED}
+    np.savez_compressed(FILE, **{str(seed): kept(outcome(torch, maker.model(), maker)) for seed, maker in makers.items()})
+
+
 def main() -> int:
     real = importlib.import_module("torch")
+    if sys.argv[1] == "record":
+        record(real)
+        return 0
     first = int(sys.argv[1])
     wrong = 0
     for seed in range(first, int(sys.argv[2]) if len(sys.argv) > 2 else first + 1):
         maker = Maker(seed)
         text = maker.model()
         if len(sys.argv) == 2:
-            print(text, maker.first)
+            print(text, maker.first, maker.loss, maker.optimizer)
         expected = outcome(real, text, maker)
         results, stats = compiled(text, maker)
         problems = {"plain": difference(expected, outcome(own, text, maker)), "compiled": difference(expected, results)}
@@ -252,7 +340,7 @@ def main() -> int:
         for kind, problem in problems.items():
             if problem:
                 wrong += kind != "breaks"
-                print(f"model {seed} {kind}: {problem}\n    {text}")
+                print(f"model {seed} {kind}: {problem}\n    {text}\n    {maker.loss} {maker.optimizer}")
     return wrong
 
 
