@@ -369,6 +369,23 @@ def max_pool(
 def put_places(g: Any, places: Any, sizes: tuple[int, ...], /) -> Any:
     """The elements of `g` added up at places among the last dimensions of the result, which are of these sizes."""
 
+def normalize(
+    x: Any, weight: Any, bias: Any, mean: Any, variance: Any, sizes: tuple[int, int, int, int], how: int, eps: float,
+    baseline: bool = False, /,
+) -> tuple[Any, Any, Any]:
+    """An array less its means, divided by the roots of its variances, times weights plus biases; the means; the variances.
+
+    It is read in C order as (batch, groups, inner, size), with a channel for each of (groups, inner).  `how` is a sum of 1: of
+    statistics of each group over the batch, instead of each group of each element of the batch; 2: channels are the last axis,
+    (batch, size, groups); 4: means are 0; 8: statistics are given.  `baseline`: without this processor's vectors.
+    """
+
+def normalize_back(
+    g: Any, x: Any, weight: Any, mean: Any, variance: Any, sizes: tuple[int, int, int, int], how: int, eps: float, needs: int,
+    baseline: bool = False, /,
+) -> tuple[Any, Any, Any]:
+    """The gradients of `normalize` by `x`, weights and biases; `needs`: a sum of 1, 2 and 4 for those that are asked for."""
+
 def attention(
     q: Any, k: Any, v: Any, mask: Any, seed: Any, offset: Any, out: Any, lse: Any, scale: float, causal: bool, dropout: float, /
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import dynagraph as dg
 import dynagraph.torch as torch
+from dynagraph.backends import toolchain
 from dynagraph.torch.functions import convolution, pooling
 
 F: Any = torch.nn.functional
@@ -85,6 +86,16 @@ def test_integers_and_complex_numbers() -> None:
     wanted = F.conv2d(x.double(), w.double())
     assert F.conv2d(x, w).equal(wanted.long())
     assert F.conv2d(x + 0j, w.cfloat() * 1j).imag.equal(wanted.float())
+
+
+@pytest.mark.skipif(toolchain.find_compiler() is None, reason="there is no C compiler")
+def test_gradients_of_three_dimensions_without_kernels_are_captured() -> None:
+    x, w = (torch.randn(*s, dtype=torch.complex64).requires_grad_() for s in ((2, 4, 3, 3, 2), (4, 2, 2, 3, 2)))
+
+    def step(x: Any, w: Any) -> Any:
+        return torch.autograd.grad(F.conv3d(x, w, padding=1, groups=2).real.sum(), w)[0]
+
+    torch.testing.assert_close(dg.compile(step, mode="max", fullgraph=True)(x, w), step(x, w))
 
 
 def test_no_batch_and_empty_batches() -> None:

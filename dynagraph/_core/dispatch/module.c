@@ -1,6 +1,7 @@
 /* The extension module dynagraph._core._dispatch. */
 #define DG_IMPORTS_NUMPY
 #include "core.h"
+#include "../norms/call.h"
 #include "../products/attention_call.h"
 #include "../products/convolve.h"
 #include "../products/multiply.h"
@@ -245,6 +246,10 @@ static PyMethodDef methods[] = {
      "stood; of float32 or float64"},
     {"put_places", dg_put_places, METH_VARARGS,
      "put_places(g, places, sizes): g's elements added up at places among the last dimensions, which are of these sizes"},
+    {"normalize", dg_normalize, METH_VARARGS,
+     "normalize(x, weight, bias, mean, variance, sizes, how, eps, baseline=False) -> x normalized, its means and its variances"},
+    {"normalize_back", dg_normalize_back, METH_VARARGS,
+     "normalize_back(g, x, weight, mean, variance, sizes, how, eps, needs, baseline=False) -> the gradients by x, weight and bias"},
     {"set_full_tracebacks", py_set_full_tracebacks, METH_O,
      "set_full_tracebacks(flag): whether exceptions that leave a CompiledFunction keep the frames of dynagraph's own modules"},
     {0},
