@@ -369,6 +369,15 @@ def max_pool(
 def put_places(g: Any, places: Any, sizes: tuple[int, ...], /) -> Any:
     """The elements of `g` added up at places among the last dimensions of the result, which are of these sizes."""
 
+def put_rows(g: Any, places: Any, rows: int, /) -> Any:
+    """The rows of `g`, float32 or float64, added up in order at integer places of a table of so many rows."""
+
+def adaptive_means(x: Any, size: int, inner: int, count: int, /) -> Any:
+    """The means of `count` windows along the middle axis of `x`, read as (planes, size, inner): (planes, count, inner)."""
+
+def adaptive_means_back(g: Any, size: int, inner: int, count: int, /) -> Any:
+    """The gradient of `adaptive_means`: (planes, size, inner)."""
+
 def normalize(
     x: Any, weight: Any, bias: Any, mean: Any, variance: Any, sizes: tuple[int, int, int, int], how: int, eps: float,
     baseline: bool = False, /,
