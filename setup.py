@@ -21,7 +21,7 @@ FLAGS = [
     "-Wno-missing-field-initializers",
     "-pthread",
 ]
-ROOMS = ("dispatch", "products", "recurrent")  # of dynagraph/_core, whose files make one extension
+ROOMS = ("dispatch", "norms", "products", "recurrent")  # of dynagraph/_core, whose files make one extension
 # the hot path goes through several files, and a call between two of them costs as much as what it does
 LINK_TIME_OPTIMISATION = ["-flto=auto", "-flto-partition=one"]
 

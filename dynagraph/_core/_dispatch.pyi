@@ -388,6 +388,32 @@ def crc32(data: Any, value: int = 0, /) -> int:
 def read_crc32(descriptor: int, offset: int, buffer: Any, /) -> tuple[int, int]:
     """Fills the buffer from a place in a file: how many bytes were read, and their checksum."""
 
+def put_rows(g: Any, places: Any, rows: int, /) -> Any:
+    """The rows of `g`, float32 or float64, added up in order at integer places of a table of so many rows."""
+
+def adaptive_means(x: Any, size: int, inner: int, count: int, /) -> Any:
+    """The means of `count` windows along the middle axis of `x`, read as (planes, size, inner): (planes, count, inner)."""
+
+def adaptive_means_back(g: Any, size: int, inner: int, count: int, /) -> Any:
+    """The gradient of `adaptive_means`: (planes, size, inner)."""
+
+def normalize(
+    x: Any, weight: Any, bias: Any, mean: Any, variance: Any, sizes: tuple[int, int, int, int], how: int, eps: float,
+    baseline: bool = False, /,
+) -> tuple[Any, Any, Any]:
+    """An array less its means, divided by the roots of its variances, times weights plus biases; the means; the variances.
+
+    It is read in C order as (batch, groups, inner, size), with a channel for each of (groups, inner).  `how` is a sum of 1: of
+    statistics of each group over the batch, instead of each group of each element of the batch; 2: channels are the last axis,
+    (batch, size, groups); 4: means are 0; 8: statistics are given.  `baseline`: without this processor's vectors.
+    """
+
+def normalize_back(
+    g: Any, x: Any, weight: Any, mean: Any, variance: Any, sizes: tuple[int, int, int, int], how: int, eps: float, needs: int,
+    baseline: bool = False, /,
+) -> tuple[Any, Any, Any]:
+    """The gradients of `normalize` by `x`, weights and biases; `needs`: a sum of 1, 2 and 4 for those that are asked for."""
+
 def attention(
     q: Any, k: Any, v: Any, mask: Any, seed: Any, offset: Any, out: Any, lse: Any, scale: float, causal: bool, dropout: float, /
 ) -> None:

@@ -168,7 +168,7 @@ modules, optimizers and schedulers.
 Operations on tensors of 131072 elements and more run as kernels on all threads (`torch.set_num_threads`), in memory that is used
 again. Each is compiled by itself, for a dtype and a layout; later processes find it in the kernel cache, without the C compiler.
 
-- Where the kernel gives NumPy's bits (arithmetic, comparisons, sums, means, `relu`, `layer_norm`...), calls run through NumPy while
+- Where the kernel gives NumPy's bits (arithmetic, comparisons, sums, means, `relu`...), calls run through NumPy while
   a thread compiles it. With complex numbers these stay with NumPy.
 - Where last places may differ ([numerics.md](numerics.md): `exp`, `tanh`, `softmax`, `gelu`, `pow`...; the zero that `max` chooses
   of 0.0 and -0.0), the first call waits for the kernel, some tenths of a second, and all calls run by it. So no result depends on

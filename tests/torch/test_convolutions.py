@@ -9,7 +9,8 @@ import pytest
 
 import dynagraph as dg
 import dynagraph.torch as torch
-from dynagraph.torch.functions import convolution, pooling
+from dynagraph.backends import toolchain
+from dynagraph.torch.functions import convolution, embedding, pooling
 
 F: Any = torch.nn.functional
 
@@ -87,6 +88,16 @@ def test_integers_and_complex_numbers() -> None:
     assert F.conv2d(x + 0j, w.cfloat() * 1j).imag.equal(wanted.float())
 
 
+@pytest.mark.skipif(toolchain.find_compiler() is None, reason="there is no C compiler")
+def test_gradients_of_three_dimensions_without_kernels_are_captured() -> None:
+    x, w = (torch.randn(*s, dtype=torch.complex64).requires_grad_() for s in ((2, 4, 3, 3, 2), (4, 2, 2, 3, 2)))
+
+    def step(x: Any, w: Any) -> Any:
+        return torch.autograd.grad(F.conv3d(x, w, padding=1, groups=2).real.sum(), w)[0]
+
+    torch.testing.assert_close(dg.compile(step, mode="max", fullgraph=True)(x, w), step(x, w))
+
+
 def test_no_batch_and_empty_batches() -> None:
     w = tensor(5, 3, 3, 3)
     x = tensor(3, 6, 7)
@@ -96,3 +107,26 @@ def test_no_batch_and_empty_batches() -> None:
     y = F.conv2d(none, w)
     y.sum().backward()
     assert y.shape == (0, 5, 4, 5) and none.grad.shape == none.shape and (w.grad == 0).all()
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_and_adaptive_means_have_the_bits_of_numpy(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    weight, places = rng.normal(size=(11, 37)).astype(dtype), rng.integers(0, 11, (5, 9))
+    images = [rng.normal(size=shape).astype(dtype) for shape in ((2, 3, 11, 300), (3, 4, 9, 1), (2, 2, 5, 6, 7))]
+
+    def computed() -> list[Any]:
+        w = torch.from_numpy(weight).requires_grad_()
+        F.embedding(torch.from_numpy(places), w, padding_idx=3).sin().sum().backward()
+        found = [w.grad.numpy()]
+        for image, sizes in zip(images, ((4, 1), (2, 1), (3, 4, 2)), strict=True):
+            x = torch.from_numpy(image).requires_grad_()
+            y = getattr(F, f"adaptive_avg_pool{len(sizes)}d")(x, sizes)
+            y.sin().sum().backward()
+            found += [y.detach().numpy(), x.grad.numpy()]
+        return found
+
+    by_kernels = computed()
+    monkeypatch.setattr(embedding, "_has_kernels", lambda *arrays: False)
+    monkeypatch.setattr(pooling, "_has_kernels", lambda x: False)
+    for got, want in zip(by_kernels, computed(), strict=True):
+        assert got.tobytes() == want.tobytes()

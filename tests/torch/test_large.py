@@ -22,27 +22,20 @@ from tests.ops.evaluate import assert_same
 pytestmark = pytest.mark.skipif(toolchain.find_compiler() is None, reason="there is no C compiler")
 N = large.LARGE
 ROWS = {"axis": (1,), "keepdims": False}
-NORM = {"view": (40, 50), "axis": (1,), "affine": (1, 50), "eps": 1e-5}
 # of the exact primitives those that are no rows of the op table, by what follows the array
 CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "argmax": ((), {"dim": 1, "keepdims": False}),
     "argmin": ((), {"dim": 1, "keepdims": False}),
-    "batch_norm": ((), NORM),
-    "batch_norm_affine": (("w", "w"), NORM),
     "clamp": ((), {"low": -0.5, "high": 0.5}),
     "clamp_both": (("x", "y"), {}),
     "clamp_max": (("y",), {}),
     "clamp_min": (("y",), {}),
     "copy": ((), {}),
     "cumsum": ((), {"axis": 1}),
-    "group_norm": ((), NORM),
-    "group_norm_affine": (("w", "w"), NORM),
     "hardshrink": ((), {"width": 0.5}),
     "hardsigmoid": ((), {}),
     "hardswish": ((), {}),
     "hardtanh": ((), {"low": -0.5, "high": 0.5}),
-    "layer_norm": ((), NORM),
-    "layer_norm_affine": (("w", "w"), NORM),
     "leaky_relu": ((), {"slope": 0.01}),
     "masked_fill_number": (("mask",), {"value": 2.5}),
     "mean": ((), ROWS),
@@ -50,13 +43,9 @@ CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "mse_loss": (("y",), {"mode": "mean"}),
     "power_by_products": ((), {"exponent": 3.0}),
     "relu": ((), {}),
-    "rms_norm": ((), {"axis": (1,), "eps": 1e-5}),
-    "rms_norm_affine": (("w",), {"axis": (1,), "eps": 1e-5}),
     "rsqrt": ((), {}),
     "rsub": (("y",), {}),
     "softshrink": ((), {"width": 0.5}),
-    "standard": (("w", "p"), {"affine": (1, 50), "eps": 1e-5}),
-    "standard_affine": (("w", "p", "w", "w"), {"affine": (1, 50), "eps": 1e-5}),
     "std": ((), {**ROWS, "correction": 1}),
     "sum": ((), {"axis": (0,), "keepdims": False}),
     "sum_all": ((), {"axis": (0, 1), "keepdims": False}),

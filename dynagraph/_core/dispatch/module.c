@@ -1,6 +1,7 @@
 /* The extension module dynagraph._core._dispatch. */
 #define DG_IMPORTS_NUMPY
 #include "core.h"
+#include "../norms/call.h"
 #include "../products/attention_call.h"
 #include "../products/convolve.h"
 #include "../products/multiply.h"
@@ -248,6 +249,16 @@ static PyMethodDef methods[] = {
      "read_crc32(descriptor, offset, buffer) -> (bytes read, their checksum): fills the buffer from a place in a file"},
     {"put_places", dg_put_places, METH_VARARGS,
      "put_places(g, places, sizes): g's elements added up at places among the last dimensions, which are of these sizes"},
+    {"put_rows", dg_put_rows, METH_VARARGS,
+     "put_rows(g, places, rows): rows of g added up at places of a table of so many rows"},
+    {"adaptive_means", dg_adaptive_means, METH_VARARGS,
+     "adaptive_means(x, size, inner, count): means of `count` windows along the middle axis of (planes, size, inner)"},
+    {"adaptive_means_back", dg_adaptive_means_back, METH_VARARGS,
+     "adaptive_means_back(g, size, inner, count): the gradient of adaptive_means"},
+    {"normalize", dg_normalize, METH_VARARGS,
+     "normalize(x, weight, bias, mean, variance, sizes, how, eps, baseline=False) -> x normalized, its means and its variances"},
+    {"normalize_back", dg_normalize_back, METH_VARARGS,
+     "normalize_back(g, x, weight, mean, variance, sizes, how, eps, needs, baseline=False) -> the gradients by x, weight and bias"},
     {"set_full_tracebacks", py_set_full_tracebacks, METH_O,
      "set_full_tracebacks(flag): whether exceptions that leave a CompiledFunction keep the frames of dynagraph's own modules"},
     {0},

@@ -19,15 +19,20 @@ const dg_conv_code *dg_conv_code_named(const char *isa)
     return NULL;
 }
 
-void dg_conv_share(const dg_phase *phase, dg_range kernel, void *const *buffers, int64_t n, double nanoseconds)
+void dg_share(const dg_runtime *rt, dg_stop *stop, dg_range kernel, void *const *buffers, int64_t n, double nanoseconds)
 {
     static const double worth_threads = 2e4, most = 5e6; /* as generated code has it, see backends/c/entry.py */
     if (n < 1)
         return;
     if (n < 2 || (double)n * nanoseconds < worth_threads)
-        kernel(buffers, NULL, 0, n, 0, phase->stop);
+        kernel(buffers, NULL, 0, n, 0, stop);
     else
-        phase->rt->parallel(kernel, buffers, NULL, n, 1, nanoseconds < most ? (int64_t)(most / nanoseconds) : 1, phase->stop);
+        rt->parallel(kernel, buffers, NULL, n, 1, nanoseconds < most ? (int64_t)(most / nanoseconds) : 1, stop);
+}
+
+void dg_conv_share(const dg_phase *phase, dg_range kernel, void *const *buffers, int64_t n, double nanoseconds)
+{
+    dg_share(phase->rt, phase->stop, kernel, buffers, n, nanoseconds);
 }
 
 /* the taps of a filter whose windows are as a convolution has them */

@@ -48,7 +48,6 @@ typedef struct dg_conv_code {
 } dg_conv_code;
 const dg_conv_code *dg_conv_code_named(const char *isa); /* null: the best; gives null where this processor cannot run it */
 
-/* runs [0, n), of so many nanoseconds each, on threads if that is worth it */
 void dg_conv_share(const dg_phase *phase, dg_range kernel, void *const *buffers, int64_t n, double nanoseconds);
 
 int dg_convolve(const dg_runtime *rt, const dg_convolution *what, const void *a, const void *b, const void *bias, void *out,

@@ -95,6 +95,9 @@ int64_t dg_matrix_offset(const dg_matrix *matrix, int64_t batch);
     /* 0; DG_NO_MEMORY; DG_STOPPED because of `stop`, with a result that is not complete */                           \
     int dg_multiply_##suffix(const dg_runtime *rt, const dg_product_##suffix *product, dg_stop *stop);
 
+/* runs [0, n), of so many nanoseconds each, on threads if that is worth it */
+void dg_share(const dg_runtime *rt, dg_stop *stop, dg_range kernel, void *const *buffers, int64_t n, double nanoseconds);
+
 enum { DG_NO_MEMORY = 12 };
 DG_DECLARE_PRODUCT(f32, float)
 DG_DECLARE_PRODUCT(f64, double)

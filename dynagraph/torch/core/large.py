@@ -22,11 +22,9 @@ _made: dict[str, Callable[..., Any]] = {}
 # primitives whose compiled functions give NumPy's bits; of the op table's rows those that say so
 _EXACT = frozenset(
     {
-        "argmax", "argmin", "batch_norm", "batch_norm_affine", "clamp", "clamp_both", "clamp_max", "clamp_min", "copy",
-        "cumsum", "group_norm", "group_norm_affine", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "layer_norm",
-        "layer_norm_affine", "leaky_relu", "masked_fill_number", "mean", "mean_all", "mse_loss", "power_by_products", "relu",
-        "rms_norm", "rms_norm_affine", "rsqrt", "rsub", "softshrink", "standard", "standard_affine", "std", "sum", "sum_all",
-        "threshold", "var",
+        "argmax", "argmin", "clamp", "clamp_both", "clamp_max", "clamp_min", "copy", "cumsum", "hardshrink",
+        "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "masked_fill_number", "mean", "mean_all", "mse_loss",
+        "power_by_products", "relu", "rsqrt", "rsub", "softshrink", "std", "sum", "sum_all", "threshold", "var",
     }
 )  # fmt: skip
 

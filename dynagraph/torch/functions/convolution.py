@@ -119,8 +119,7 @@ def _conv_weight(x: Any, g: Any, *, kernel: Sizes, stride: Sizes, padding: Pairs
     batch, outs, inner = x.shape[0], g.shape[1], x.shape[1] // groups
     places = math.prod(g.shape[2:])
     found = found[(Ellipsis, *(slice(0, m) for m in g.shape[2:]))]
-    parts = found.reshape(batch, groups, inner, *found.shape[2:])
-    columns = parts.transpose(1, 2, *range(3, 3 + n), 0, *range(3 + n, 3 + 2 * n)).reshape(
+    columns = found.transpose(1, *range(2, 2 + n), 0, *range(2 + n, 2 + 2 * n)).reshape(
         groups, inner * math.prod(kernel), batch * places
     )
     rows = g.reshape(batch, groups, outs // groups, places).transpose(1, 2, 0, 3).reshape(groups, outs // groups, batch * places)

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph._core._dispatch import put_rows
+from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import any_wrong, library_of_array, ufunc_at
 from dynagraph.torch.core.nodes import is_half
@@ -28,6 +30,11 @@ def _factor(places: Any, rows: int, padding: int, by_frequency: bool, dtype: np.
     return kept[..., None]
 
 
+def _has_kernels(g: Any, places: Any) -> bool:
+    """Captures follow NumPy's functions."""
+    return not is_compiling() and type(g) is type(places) is np.ndarray and g.dtype.char in "fd"
+
+
 def _is_plain(padding: int, by_frequency: bool) -> bool:
     return padding < 0 and not by_frequency
 
@@ -37,9 +44,11 @@ def _take_rows(weight: Any, places: Any, padding: int, by_frequency: bool) -> An
 
 
 def _put_rows(g: Any, places: Any, rows: int, padding: int, by_frequency: bool) -> Any:
-    made = library_of_array(g).zeros((rows, g.shape[-1]), g.dtype)
     if not _is_plain(padding, by_frequency):
         g = g * _factor(places, rows, padding, by_frequency, g.dtype)
+    if _has_kernels(g, places):
+        return put_rows(g, places, rows)
+    made = library_of_array(g).zeros((rows, g.shape[-1]), g.dtype)
     ufunc_at(np.add, made, places.reshape(-1), g.reshape(places.size, g.shape[-1]))
     return made
 

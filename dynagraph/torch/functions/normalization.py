@@ -1,8 +1,4 @@
-"""Normalization: of batches, layers, groups and instances, by root mean squares, by neighbouring channels, to length one.
-
-Means and variances are results of the primitives beside the normalized tensor.  No function shows them, but gradients of gradients
-come to them, and go on to the input.
-"""
+"""Normalization: of batches, layers, groups and instances, by root mean squares, by neighbouring channels, to length one."""
 
 from __future__ import annotations
 
@@ -12,178 +8,18 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.arrays import library_of_array, ufunc_reduce
+from dynagraph.torch.core.arrays import library_of_array
 from dynagraph.torch.core.nodes import is_half
-from dynagraph.torch.core.primitives import PRIMITIVES, define
+from dynagraph.torch.core.primitives import PRIMITIVES
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
-from dynagraph.torch.functions.activations import dense, only_floats
+from dynagraph.torch.functions.activations import only_floats
 from dynagraph.torch.functions.arithmetic import add, div, mul
 from dynagraph.torch.functions.arithmetic import pow as power
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor, function
+from dynagraph.torch.functions.norm_primitives import Sizes
 from dynagraph.torch.functions.norms import norm
 from dynagraph.torch.functions.shapes import expand_as, unsqueeze, view_
 from dynagraph.torch.functions.ternary import clamp_min
-
-Sizes = tuple[int, ...]
-
-# -- primitives: `view` is the shape to normalize in, `axis` what means are of, `affine` the shape of weight and bias there -----
-
-
-def _wide(x: Any) -> Any:
-    return x.astype(np.float32) if is_half(x.dtype) else x
-
-
-def _scaled(x: Any, weight: Any, bias: Any, affine: Sizes) -> Any:
-    if weight is not None:
-        x = x * _wide(weight).reshape(affine)
-    return x if bias is None else x + _wide(bias).reshape(affine)
-
-
-def _normalized(
-    x: Any, weight: Any = None, bias: Any = None, *, view: Sizes, axis: Sizes, affine: Sizes, eps: float
-) -> tuple[Any, Any, Any]:
-    """The tensor normalized, its means and its variances (those of all elements)."""
-    wide = _wide(dense(x)).reshape(view)
-    count = max(math.prod(view[k] for k in axis), 1)
-    mean = ufunc_reduce(np.add, wide, axis=axis, keepdims=True) / wide.dtype.type(count)
-    centred = wide - mean
-    variance = ufunc_reduce(np.add, centred * centred, axis=axis, keepdims=True) / wide.dtype.type(count)
-    result = _scaled(centred / np.sqrt(variance + wide.dtype.type(eps)), weight, bias, affine)
-    return result.reshape(x.shape).astype(x.dtype, copy=False), mean, variance
-
-
-def _standard(x: Any, mean: Any, variance: Any, weight: Any = None, bias: Any = None, *, affine: Sizes, eps: float) -> Any:
-    """Normalized by means and variances that are given."""
-    root = np.sqrt(_wide(variance).reshape(affine) + eps).astype(_wide(variance).dtype)
-    result = _scaled((_wide(x) - _wide(mean).reshape(affine)) / root, weight, bias, affine)
-    return result.astype(x.dtype, copy=False)
-
-
-def _by_root(x: Any, weight: Any = None, *, axis: Sizes, eps: float) -> tuple[Any, Any]:
-    """Divided by the root of the mean square; and the mean square."""
-    wide = _wide(dense(x))
-    count = max(math.prod(x.shape[k] for k in axis), 1)
-    square = ufunc_reduce(np.add, wide * wide, axis=axis, keepdims=True) / wide.dtype.type(count)
-    result = wide / np.sqrt(square + wide.dtype.type(eps))
-    if weight is not None:
-        result = result * _wide(weight)
-    return result.astype(x.dtype, copy=False), square
-
-
-def _inverse_root(variance: Any, eps: float) -> Any:
-    return (variance + eps).call("rsqrt")
-
-
-def _mean_of(term: Any, axis: Sizes) -> Any:
-    count = max(math.prod(term.shape[k] for k in axis), 1)
-    return term.call("sum", axis=axis, keepdims=True) / count
-
-
-def _hat(d: Any) -> tuple[Any, Any]:
-    """The normalized input, and what it was multiplied with."""
-    _, mean, variance = d.outs
-    root = _inverse_root(variance, d.attrs["eps"])
-    return (d.x.reshape(d.attrs["view"]) - mean) * root, root
-
-
-def _normalized_by_input(is_weighted: bool) -> Any:
-    def vjp(d: Any, g: Any) -> Any:
-        view, axis = d.attrs["view"], d.attrs["axis"]
-        found = None
-        if g[0] is not None:
-            hat, root = _hat(d)
-            mine = g[0].reshape(view)
-            if is_weighted:
-                mine = mine * d.y.reshape(d.attrs["affine"])
-            found = root * (mine - _mean_of(mine, axis) - hat * _mean_of(mine * hat, axis))
-        count = max(math.prod(view[k] for k in axis), 1)
-        if g[1] is not None:
-            by_mean = (g[1] / count).call("broadcast_to", shape=view)
-            found = by_mean if found is None else found + by_mean
-        if g[2] is not None:
-            by_variance = (d.x.reshape(view) - d.outs[1]) * (g[2] * (2 / count))
-            found = by_variance if found is None else found + by_variance
-        return None if found is None else found.reshape(d.x.shape)
-
-    return vjp
-
-
-def _to_affine(d: Any, term: Any, number: int) -> Any:
-    """Summed to the shape of a weight or bias."""
-    affine = d.attrs["affine"]
-    front = term.ndim - len(affine)
-    axes = (*range(front), *(front + k for k, n in enumerate(affine) if n == 1))
-    return term.sum(*axes).reshape(d.operand(number).shape)
-
-
-def _normalized_by_weight(d: Any, g: Any) -> Any:
-    return None if g[0] is None else _to_affine(d, g[0].reshape(d.attrs["view"]) * _hat(d)[0], 1)
-
-
-def _normalized_by_bias(d: Any, g: Any) -> Any:
-    return None if g[0] is None else _to_affine(d, g[0].reshape(d.attrs["view"]), 2)
-
-
-for _name, _node in (
-    ("batch_norm", "NativeBatchNormBackward0"),
-    ("layer_norm", "NativeLayerNormBackward0"),
-    ("group_norm", "NativeGroupNormBackward0"),
-):
-    _about: dict[str, Any] = {"backward": _node, "outputs": 3, "differentiable": (0,)}
-    define(_name, _normalized, (_normalized_by_input(False),), ("xpq",), **_about)
-    define(
-        f"{_name}_affine", _normalized, (_normalized_by_input(True), _normalized_by_weight, _normalized_by_bias),
-        ("xypq", "xpq", ""), **_about,
-    )  # fmt: skip
-
-
-def _root_of(d: Any) -> Any:
-    return _inverse_root(d.operand(2), d.attrs["eps"]).reshape(d.attrs["affine"])
-
-
-def _nothing(d: Any, g: Any) -> None:
-    return
-
-
-_STANDARD_BY_AFFINE = (
-    lambda d, g: g * (_root_of(d) * d.operand(3).reshape(d.attrs["affine"])),
-    _nothing,
-    _nothing,
-    lambda d, g: _to_affine(d, g * (d.x - d.y.reshape(d.attrs["affine"])) * _root_of(d), 3),
-    lambda d, g: _to_affine(d, g, 4),
-)
-define(
-    "standard", _standard, (lambda d, g: g * _root_of(d), _nothing, _nothing), ("z", "", ""), backward="NativeBatchNormBackward0"
-)
-define(
-    "standard_affine", _standard, _STANDARD_BY_AFFINE, ("zu", "", "", "xyz", ""), backward="NativeBatchNormBackward0"
-)
-
-
-def _by_root_vjp(is_weighted: bool) -> Any:
-    def vjp(d: Any, g: Any) -> Any:
-        axis, found = d.attrs["axis"], None
-        if g[0] is not None:
-            root = _inverse_root(d.outs[1], d.attrs["eps"])
-            hat = d.x * root
-            mine = g[0] * d.y if is_weighted else g[0]
-            found = root * (mine - hat * _mean_of(mine * hat, axis))
-        if g[1] is not None:
-            count = max(math.prod(d.x.shape[k] for k in axis), 1)
-            by_square = d.x * (g[1] * (2 / count))
-            found = by_square if found is None else found + by_square
-        return found
-
-    return vjp
-
-
-def _by_root_weight(d: Any, g: Any) -> Any:
-    return None if g[0] is None else g[0] * (d.x * _inverse_root(d.outs[1], d.attrs["eps"]))
-
-
-_about = {"backward": "MulBackward0", "outputs": 2, "differentiable": (0,)}
-define("rms_norm", _by_root, (_by_root_vjp(False),), ("xp",), **_about)
-define("rms_norm_affine", _by_root, (_by_root_vjp(True), _by_root_weight), ("xyp", "xp"), **_about)
 
 # -- checks -----------------------------------------------------------------------------------------------------------
 

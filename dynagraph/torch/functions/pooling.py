@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph._core._dispatch import max_pool, put_places
+from dynagraph._core._dispatch import adaptive_means, adaptive_means_back, max_pool, put_places
 from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import in_c_order, library_of_array, put_beside, ufunc_at
@@ -248,6 +248,10 @@ def _adaptive_avg_pool(x: Any, places: Sizes, shape: Any = None) -> Any:
     n = len(places)
     for k in reversed(range(n)):
         axis = x.ndim - n + k
+        if _has_kernels(x) and x.size and places[k]:
+            means = adaptive_means(x, x.shape[axis], math.prod(x.shape[axis + 1 :]), places[k])
+            x = means.reshape(*x.shape[:axis], places[k], *x.shape[axis + 1 :])
+            continue
         behind = (slice(None),) * (n - k - 1)
         bounds = tuple(zip(*(b.tolist() for b in _adaptive_bounds(x.shape[axis], places[k]))))
         parts = [np.mean(x[(Ellipsis, slice(a, b), *behind)], axis=axis, keepdims=True) for a, b in bounds]
@@ -259,6 +263,10 @@ def _adaptive_avg_pool_back(g: Any, places: Sizes, shape: Sizes) -> Any:
     n = len(places)
     for k in range(n):
         axis = g.ndim - n + k
+        if _has_kernels(g) and g.size:
+            shares = adaptive_means_back(g, shape[k], math.prod(g.shape[axis + 1 :]), places[k])
+            g = shares.reshape(*g.shape[:axis], shape[k], *g.shape[axis + 1 :])
+            continue
         behind = (slice(None),) * (n - k - 1)
         made = library_of_array(g).zeros((*g.shape[:axis], shape[k], *g.shape[axis + 1 :]), g.dtype)
         for j, (a, b) in enumerate(zip(*(b.tolist() for b in _adaptive_bounds(shape[k], places[k])))):

@@ -6,7 +6,8 @@ parameter, its gradient and its states, and on `numbers`; it gives the parameter
 the same bits.
 
 - Plain calls run a kernel, compiled for rows of any length (large.py tells when), over all parameters as one piece of work of the
-  thread pool (`run_each`).  Until it is ready, and for arrays without a common order in memory, NumPy computes.
+  thread pool (`run_each`).  Until it is ready NumPy computes, in parts; so it does for arrays without a common order in
+  memory.
 - In captured code the formula is captured once, and its nodes are made again for the other parameters
   (`frontend/library/optimizers.py`).
 - Tensors that gradients go through, and arrays on a GPU, are computed one after the other.
@@ -21,10 +22,12 @@ import numpy as np
 
 from dynagraph._core._dispatch import run_each
 from dynagraph.driver.unasked import compile_unasked
+from dynagraph.markers import is_compiling
 from dynagraph.torch.core.tensor import Tensor, quiet
 
 Formula = Callable[..., tuple[Any, ...]]
 _kernels: dict[Any, Any] = {}
+PART = 1 << 14  # elements that NumPy computes at a time
 _SINGLE, _DOUBLE = np.dtype("f"), np.dtype("d")
 
 
@@ -67,8 +70,12 @@ def kernel_of(formula: Formula, flags: tuple[Any, ...], count: int) -> Any:
     if found is None:
 
         def kernel(*operands: Any) -> None:
-            given = operands[-1]
-            store(formula, flags, operands[:-1], [given[k] for k in range(count)])
+            numbers = [operands[-1][k] for k in range(count)]
+            if is_compiling():
+                store(formula, flags, operands[:-1], numbers)
+            else:  # in parts whose temporaries stay in the cache
+                for begin in range(0, operands[0].size, PART):
+                    store(formula, flags, [array[begin : begin + PART] for array in operands[:-1]], numbers)
 
         kernel.__name__ = kernel.__qualname__ = formula.__name__
         found = _kernels[key] = compile_unasked(kernel, exact=True)

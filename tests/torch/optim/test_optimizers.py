@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dynagraph as dg
 import dynagraph.torch as torch
+from dynagraph.torch.optim import multi_tensor
 from tests.torch.optim.cases import OPTIMIZERS, PER_ELEMENT, Case, advance, name_of, parameters
 
 FEW = [case for case in OPTIMIZERS if len(case[1]) > 1]
@@ -382,3 +384,17 @@ def test_fifty_steps_of_a_large_and_a_small_parameter() -> None:
         assert same([alone], [p[:7]])
 
 
+
+
+def test_steps_in_parts_have_the_bits_of_whole_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stepped(part: int) -> bytes:
+        monkeypatch.setattr(multi_tensor, "PART", part)
+        param = torch.arange(13.0).sin().requires_grad_()
+        optimizer = torch.optim.Adam([param], lr=0.1)
+        for _ in range(2):
+            param.grad = param.detach().cos()
+            optimizer.step()
+        return param.detach().numpy().tobytes()
+
+    with dg.disable():
+        assert stepped(5) == stepped(1 << 14)
