@@ -216,12 +216,18 @@ static void NAME(parts)(void *const *buffers, const int64_t *sizes, int64_t lo, 
     }
 }
 
+static double NAME(terms)(const PRODUCT *product)
+{
+    const int64_t of_an_element = product->k + (product->finish ? FINISH_TERMS : 0);
+    return (double)product->m * (double)product->n * (double)of_an_element;
+}
+
 /* The sizes of parts: large ones for the sake of the caches, but enough of them for the threads. */
 static void NAME(choose_parts)(PLAN *plan, int64_t threads)
 {
     const PRODUCT *product = plan->product;
     const int64_t mr = plan->kernel->mr, nr = plan->kernel->nr, m = product->m, n = product->n;
-    const double terms = (double)m * (double)n * (double)product->k;
+    const double terms = NAME(terms)(product);
     plan->rows = least(rounded(BLOCK_ROWS, mr), rounded(m, mr));
     plan->columns = least(rounded(BLOCK_COLUMNS, nr), rounded(n, nr));
     if (product->batches >= threads * PARTS_OF_A_THREAD) {
@@ -315,19 +321,28 @@ static int64_t NAME(choose_chunks)(PLAN *plan, int64_t threads, int64_t *columns
     return plan->own_size * threads + shared[0] + shared[1];
 }
 
+/* of a column that was computed as a row */
+static void NAME(finish_turned)(const void *context, int64_t batch, int64_t row, int64_t column, int64_t rows, int64_t columns,
+                                T *tile, int64_t ld)
+{
+    const PRODUCT *product = context;
+    product->finish(product->context, batch, column, row, columns, rows, tile, 1);
+}
+
 int JOIN(dg_multiply, SUFFIX)(const dg_runtime *rt, const PRODUCT *product, dg_stop *stop)
 {
     PLAN plan = {.product = product, .kernel = product->kernel ? product->kernel : JOIN(dg_kernel_of, SUFFIX)()};
     const int64_t m = product->m, n = product->n, batches = product->batches;
     if (batches < 1 || m < 1 || n < 1)
         return 0;
-    if (n == 1 && m > 1 && product->c && product->ldc == 1 && !product->finish) { /* a column as a row: tiles are wide */
+    if (n == 1 && m > 1 && product->c && product->ldc == 1) { /* a column as a row: tiles are wide */
         PRODUCT turned = *product;
         turned.m = 1, turned.n = m, turned.ldc = m;
         turned.pack_a = product->pack_b, turned.a = product->b, turned.pack_b = product->pack_a, turned.b = product->a;
+        turned.finish = product->finish ? NAME(finish_turned) : NULL, turned.context = product;
         return JOIN(dg_multiply, SUFFIX)(rt, &turned, stop);
     }
-    const int64_t threads = (double)m * (double)n * (double)product->k * (double)batches < PARALLEL_TERMS ? 1 : rt->n_threads;
+    const int64_t threads = NAME(terms)(product) * (double)batches < PARALLEL_TERMS ? 1 : rt->n_threads;
     int64_t columns, shared[2];
     NAME(choose_parts)(&plan, threads);
     const int64_t size = NAME(choose_chunks)(&plan, threads, &columns, shared), together = plan.batches;
