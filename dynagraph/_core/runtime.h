@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DG_RUNTIME_VERSION 10
+#define DG_RUNTIME_VERSION 11
 
 /* What ends a run: a signal that waits for its handler.  Who leaves work out because of it says so in `stopped`, and all that the
    run has computed is dropped: the flag itself may be cleared at any time. */
@@ -109,6 +109,7 @@ typedef struct dg_matrices {
     int64_t m, n, k, a_row, a_column, b_row, b_column;
     int32_t is_double, axes;
     int64_t shape[DG_MATRIX_AXES], a_strides[DG_MATRIX_AXES], b_strides[DG_MATRIX_AXES];
+    const dg_epilogue *then; /* or null; images are matrices, channels rows, places columns */
 } dg_matrices;
 
 typedef struct dg_runtime {

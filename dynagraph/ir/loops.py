@@ -237,7 +237,7 @@ class LibraryCall:
     """A routine of a library: ``matmul``: out = left @ right, or what an epilogue makes of it; convolutions, whose `attrs` are the
     row's.  `own`: as `Library` has it.
 
-    `then`: a kernel that is run for parts of the result as soon as they are there, see passes/convolutions.py.
+    `then`: a kernel that is run for parts of the result as soon as they are there, see passes/finish.py.
     """
 
     routine: str

@@ -11,6 +11,7 @@ enum {
     PARTS_OF_A_THREAD = 4,    /* so that nobody waits long for the last one */
     PARALLEL_TERMS = 1 << 19, /* products of fewer are the caller's own work: waking threads takes longer */
     PART_TERMS = 1 << 17,     /* parts are not smaller */
+    FINISH_TERMS = 64,        /* what finishing an element takes, as terms of its sum */
     NEAR = 1 << 16,           /* bytes: what the first caches hold */
     PANELS = 8,               /* that are packed at a time */
     ALIGNED = 16,             /* elements: a cache line at least */

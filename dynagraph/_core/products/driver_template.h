@@ -39,27 +39,34 @@ static T *NAME(panel)(T *panels, int64_t n_panels, int64_t width, int64_t k, int
     return panels + n_panels * width * (batch * k + start) + number * width * length;
 }
 
-/* some panels, of all terms of their rows of the left operand, or columns of the right one */
+/* how many groups of panels of a block of terms are shared */
+static int64_t NAME(shared_groups)(const PLAN *plan, int64_t *of_a)
+{
+    const int64_t n = plan->last_column - plan->first_column;
+    *of_a = plan->shared_a ? blocks_of(plan->product->m, plan->kernel->mr * PANELS) : 0;
+    return *of_a + (plan->shared_b ? blocks_of(n, plan->kernel->nr * PANELS) : 0);
+}
+
+/* Some panels of a block of terms.  Groups of one block are packed one after the other: they lie in the same pages. */
 static void NAME(pack_shared)(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread, dg_stop *stop)
 {
     const PLAN *plan = buffers[0];
     const PRODUCT *product = plan->product;
-    const int64_t mr = plan->kernel->mr, nr = plan->kernel->nr, k = product->k;
-    const int64_t m = plan->shared_a ? product->m : 0, n = plan->shared_b ? plan->last_column - plan->first_column : 0;
-    const int64_t a_groups = blocks_of(m, mr * PANELS), groups = a_groups + blocks_of(n, nr * PANELS);
+    const int64_t mr = plan->kernel->mr, nr = plan->kernel->nr, k = product->k, blocks = blocks_of(k, DG_KC);
+    const int64_t m = product->m, n = plan->last_column - plan->first_column;
+    int64_t a_groups;
+    const int64_t groups = NAME(shared_groups)(plan, &a_groups);
     for (int64_t x = lo; x < hi; ++x) {
-        const int64_t batch = x / groups, number = x % groups, at = plan->first_batch + batch;
-        for (int64_t start = 0; start < k; start += DG_KC) {
-            const int64_t length = least(DG_KC, k - start);
-            if (number < a_groups) {
-                const int64_t panel = number * PANELS;
-                product->pack_a(product->a, at, panel * mr, least(PANELS * mr, m - panel * mr), start, length, mr,
-                                NAME(panel)(plan->shared_a, blocks_of(m, mr), mr, k, batch, start, panel));
-            } else {
-                const int64_t panel = (number - a_groups) * PANELS;
-                product->pack_b(product->b, at, plan->first_column + panel * nr, least(PANELS * nr, n - panel * nr), start, length,
-                                nr, NAME(panel)(plan->shared_b, blocks_of(n, nr), nr, k, batch, start, panel));
-            }
+        const int64_t batch = x / groups / blocks, start = x / groups % blocks * DG_KC, number = x % groups;
+        const int64_t at = plan->first_batch + batch, length = least(DG_KC, k - start);
+        if (number < a_groups) {
+            const int64_t panel = number * PANELS;
+            product->pack_a(product->a, at, panel * mr, least(PANELS * mr, m - panel * mr), start, length, mr,
+                            NAME(panel)(plan->shared_a, blocks_of(m, mr), mr, k, batch, start, panel));
+        } else {
+            const int64_t panel = (number - a_groups) * PANELS;
+            product->pack_b(product->b, at, plan->first_column + panel * nr, least(PANELS * nr, n - panel * nr), start, length, nr,
+                            NAME(panel)(plan->shared_b, blocks_of(n, nr), nr, k, batch, start, panel));
         }
     }
 }
@@ -209,12 +216,18 @@ static void NAME(parts)(void *const *buffers, const int64_t *sizes, int64_t lo, 
     }
 }
 
+static double NAME(terms)(const PRODUCT *product)
+{
+    const int64_t of_an_element = product->k + (product->finish ? FINISH_TERMS : 0);
+    return (double)product->m * (double)product->n * (double)of_an_element;
+}
+
 /* The sizes of parts: large ones for the sake of the caches, but enough of them for the threads. */
 static void NAME(choose_parts)(PLAN *plan, int64_t threads)
 {
     const PRODUCT *product = plan->product;
     const int64_t mr = plan->kernel->mr, nr = plan->kernel->nr, m = product->m, n = product->n;
-    const double terms = (double)m * (double)n * (double)product->k;
+    const double terms = NAME(terms)(product);
     plan->rows = least(rounded(BLOCK_ROWS, mr), rounded(m, mr));
     plan->columns = least(rounded(BLOCK_COLUMNS, nr), rounded(n, nr));
     if (product->batches >= threads * PARTS_OF_A_THREAD) {
@@ -241,20 +254,19 @@ static void NAME(choose_parts)(PLAN *plan, int64_t threads)
 static void NAME(run_chunk)(const dg_runtime *rt, PLAN *plan, int64_t threads, dg_stop *stop)
 {
     void *const buffers[] = {plan};
-    const int64_t n = plan->last_column - plan->first_column;
-    const int64_t groups = (plan->shared_a ? blocks_of(plan->product->m, plan->kernel->mr * PANELS) : 0) +
-                           (plan->shared_b ? blocks_of(n, plan->kernel->nr * PANELS) : 0);
+    int64_t of_a;
+    const int64_t n_packed = plan->batches * NAME(shared_groups)(plan, &of_a) * blocks_of(plan->product->k, DG_KC);
     plan->row_parts = blocks_of(plan->product->m, plan->rows);
-    plan->column_parts = blocks_of(n, plan->columns);
+    plan->column_parts = blocks_of(plan->last_column - plan->first_column, plan->columns);
     const int64_t n_parts = plan->batches * plan->row_parts * plan->column_parts;
     if (threads < 2) {
-        NAME(pack_shared)(buffers, NULL, 0, plan->batches * groups, 0, stop);
+        NAME(pack_shared)(buffers, NULL, 0, n_packed, 0, stop);
         for (int64_t x = 0; x < n_parts && !dg_stops(stop); ++x)
             NAME(parts)(buffers, NULL, x, x + 1, 0, stop);
         return;
     }
-    if (groups)
-        rt->parallel(NAME(pack_shared), buffers, NULL, plan->batches * groups, 1, plan->batches * groups, stop);
+    if (n_packed)
+        rt->parallel(NAME(pack_shared), buffers, NULL, n_packed, 1, n_packed, stop);
     if (!stop->stopped)
         rt->parallel(NAME(parts), buffers, NULL, n_parts, 1, 1, stop);
 }
@@ -309,19 +321,28 @@ static int64_t NAME(choose_chunks)(PLAN *plan, int64_t threads, int64_t *columns
     return plan->own_size * threads + shared[0] + shared[1];
 }
 
+/* of a column that was computed as a row */
+static void NAME(finish_turned)(const void *context, int64_t batch, int64_t row, int64_t column, int64_t rows, int64_t columns,
+                                T *tile, int64_t ld)
+{
+    const PRODUCT *product = context;
+    product->finish(product->context, batch, column, row, columns, rows, tile, 1);
+}
+
 int JOIN(dg_multiply, SUFFIX)(const dg_runtime *rt, const PRODUCT *product, dg_stop *stop)
 {
     PLAN plan = {.product = product, .kernel = product->kernel ? product->kernel : JOIN(dg_kernel_of, SUFFIX)()};
     const int64_t m = product->m, n = product->n, batches = product->batches;
     if (batches < 1 || m < 1 || n < 1)
         return 0;
-    if (n == 1 && m > 1 && product->c && product->ldc == 1 && !product->finish) { /* a column as a row: tiles are wide */
+    if (n == 1 && m > 1 && product->c && product->ldc == 1) { /* a column as a row: tiles are wide */
         PRODUCT turned = *product;
         turned.m = 1, turned.n = m, turned.ldc = m;
         turned.pack_a = product->pack_b, turned.a = product->b, turned.pack_b = product->pack_a, turned.b = product->a;
+        turned.finish = product->finish ? NAME(finish_turned) : NULL, turned.context = product;
         return JOIN(dg_multiply, SUFFIX)(rt, &turned, stop);
     }
-    const int64_t threads = (double)m * (double)n * (double)product->k * (double)batches < PARALLEL_TERMS ? 1 : rt->n_threads;
+    const int64_t threads = NAME(terms)(product) * (double)batches < PARALLEL_TERMS ? 1 : rt->n_threads;
     int64_t columns, shared[2];
     NAME(choose_parts)(&plan, threads);
     const int64_t size = NAME(choose_chunks)(&plan, threads, &columns, shared), together = plan.batches;

@@ -22,7 +22,7 @@ from dynagraph.driver import deadline
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.loops import Kernel, LoopProgram
 from dynagraph.ir.passes.collapse import collapse
-from dynagraph.ir.passes.convolutions import finish_convolutions
+from dynagraph.ir.passes.finish import finish_calls
 from dynagraph.ir.passes.fuse import fuse
 from dynagraph.ir.passes.inplace import inplace
 from dynagraph.ir.passes.legalize import legalize
@@ -68,7 +68,7 @@ def lower_graph(graph: Graph) -> LoopProgram:
     """The loops of a simplified and decomposed graph, planned in memory."""
     legal = legalize(graph.copy())
     reuse = inplace(legal)
-    program = finish_convolutions(lower(legal, fuse(legal, reuse)))
+    program = finish_calls(lower(legal, fuse(legal, reuse)))
     steps = chain.from_iterable(segment(collapse(s)) if isinstance(s, Kernel) else [s] for s in program.steps)
     return memory_plan(replace(program, steps=tuple(steps)))
 

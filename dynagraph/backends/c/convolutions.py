@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dynagraph.backends.c.program import Program
 from dynagraph.ir import dtypes
-from dynagraph.ir.loops import LibraryCall, Operand
+from dynagraph.ir.loops import Kernel, LibraryCall, Operand
 from dynagraph.ir.optable.convolution import MOST_DIMENSIONS, ROUTINES
 from dynagraph.ir.shapes import Shape, expr_of
 
@@ -16,10 +16,15 @@ def print_convolution(p: Program, call: LibraryCall, stop: str) -> None:
     p.out.line(f"const dg_convolution about = {{{', '.join(_description(p, call))}}};")
     then = "0"
     if call.then is not None:
-        p.out.line(f"const dg_epilogue then = {{{call.then.name}, buffers, sizes}};")
+        print_epilogue(p, call.then)
         then = "&then"
     operands = ", ".join(_address(p, o) for o in (a, b))
     p.out.line(f"const int status = rt->convolve(rt, &about, {operands}, 0, {_address(p, out)}, {then}, {stop});")
+
+
+def print_epilogue(p: Program, kernel: Kernel) -> None:
+    """`then`: what is run on parts of a result."""
+    p.out.line(f"const dg_epilogue then = {{{kernel.name}, buffers, sizes}};")
 
 
 def _address(p: Program, operand: Operand) -> str:
@@ -44,4 +49,4 @@ def _sizes(p: Program, sizes: Shape, first: int) -> str:
     return "{" + ", ".join(p.c.integer(expr_of(n)) for n in padded) + "}"
 
 
-__all__ = ["print_convolution"]
+__all__ = ["print_convolution", "print_epilogue"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dynagraph.backends.c.convolutions import print_convolution
+from dynagraph.backends.c.convolutions import print_convolution, print_epilogue
 from dynagraph.backends.c.costs import inner_extent, kernel_cost, launch_size
 from dynagraph.backends.c.merge_functions import Call
 from dynagraph.backends.c.program import Program
@@ -14,13 +14,13 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.loops import ExternalCall, Kernel, LibraryCall, Operand, Step, stored_buffers
 from dynagraph.ir.optable.convolution import ROUTINES
+from dynagraph.ir.passes.finish import is_own_product
 from dynagraph.ir.passes.memory_plan import step_buffers
 from dynagraph.ir.shapes import Dim, expr_of, same_dim
 
 ENTRY = "dg_entry"
 PARALLEL_NANOSECONDS = 20000.0  # estimated serial time above which a kernel goes to the thread pool
 STEPS_OF_A_LOOP = 4  # for which a compiler takes as long as for a loop
-MATRIX_AXES = 8 + 2  # of a product on the thread pool: DG_MATRIX_AXES, and the matrices'
 PART_NANOSECONDS = 5e6  # ... of the parts between which a signal stops it
 
 
@@ -55,7 +55,7 @@ class EntryPrinter:
                     self._launch(step)
             elif isinstance(step, ExternalCall):
                 self._external_call(step)
-            elif step.own and step.out.dtype in (dtypes.float32, dtypes.float64) and len(step.out.shape) <= MATRIX_AXES:
+            elif is_own_product(step):
                 self._own_product(step)
             else:
                 self._library_call(step)
@@ -137,6 +137,9 @@ class EntryPrinter:
             steps = [0 if same_dim(n, 1) else step for n, step in zip(operand.shape[:own], operand.strides)]
             fields[f"{name}_strides"] = self._numbers([0] * (len(out.shape) - 2 - own) + steps)
         fields |= {"shape": self._numbers(out.shape[:-2]), **{name: self.c.integer(expr_of(n)) for name, n in sizes.items()}}
+        if call.then is not None:
+            print_epilogue(self.p, call.then)
+            fields["then"] = "&then"
         text = ", ".join(f".{name} = {value}" for name, value in fields.items())
         stop = "stop" if self.may_stop else "&dg_never"
         self.out.line(f"const int status = rt->multiply(rt, &(const dg_matrices){{{text}}}, {stop});")

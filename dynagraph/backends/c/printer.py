@@ -19,7 +19,7 @@ from dynagraph.backends.spelling import Speller
 from dynagraph.driver import deadline
 from dynagraph.ir import dtypes
 from dynagraph.ir.loops import Buffer, Kernel, LibraryCall, LoopProgram, Reduce, loaded_buffers, stored_buffers
-from dynagraph.ir.passes.convolutions import PARAMETERS
+from dynagraph.ir.passes.finish import PARAMETERS
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class _FunctionPrinter:
         self.out.close()
 
     def _kernel_of_parts(self, kernel: Kernel) -> None:
-        """A kernel that a convolution calls for parts of its result."""
+        """A kernel that a convolution or product calls for parts of its result."""
         memory = self._memory(kernel)
         self._function(kernel, memory, [f"int64_t {name}" for name in PARAMETERS], kernel.comment)
         parameters = ", ".join(f"int64_t {name}" for name in PARAMETERS)
