@@ -121,6 +121,30 @@ def test_edited_classes(process: Process, old: str, new: str) -> None:
     assert after[0] != before[0] and after[1] == 0
 
 
+MADE_CLASS = """
+FACTOR = 3.0
+def made(by):
+    class Base:
+        def both(self, x): return x * 2.0 + by
+    class Model(Base):
+        @property
+        def twice(self): return 2.0
+        def __call__(self, x): return self.both(x) * self.twice
+    return [Model(), Model()]
+models = made(1.0)
+def helper(x): return models[0](x)
+"""
+
+
+def test_edited_classes_that_functions_make(process: Process) -> None:
+    """They are found as the types of objects."""
+    before = process(helper=MADE_CLASS)
+    assert process(helper=MADE_CLASS)[:3] == [before[0], 1, 0]
+    for old, new in [("x * 2.0", "x * 5.0"), ("return 2.0", "return 7.0"), ("made(1.0)", "made(9.0)"), ("+ by", "+ by; scale = 1")]:
+        after = process(helper=MADE_CLASS.replace(old, new))
+        assert (after[0] != before[0] or "scale" in new) and after[1] == 0
+
+
 def test_decorated_and_nested_functions(process: Process) -> None:
     helper = """
     FACTOR = 3.0

@@ -19,7 +19,8 @@ from dynagraph.ir.size_programs import size_program
 class Attempt:
     """A capture, and the machine code for it, which the C compiler may still be making.
 
-    `seconds`: it took so far, of which the capture `capture_seconds`; `late`: its deadline has passed meanwhile.
+    `seconds`: it took so far, of which the capture `capture_seconds`; `late`: its deadline has passed meanwhile; `image`: the
+    program as later processes read it, or why they cannot.
     """
 
     code: types.CodeType
@@ -29,6 +30,7 @@ class Attempt:
     capture_seconds: float
     seconds: float = 0.0
     late: bool = False
+    image: bytes | str = ""
 
     def kernels(self) -> list[Kernels]:
         native = self.executable.native if self.executable is not None else None

@@ -27,7 +27,7 @@ from dynagraph.autodiff.transforms import call_on_tape
 from dynagraph.backends.c.regions import CompiledRegion
 from dynagraph.backends.executable import Backend, Executable
 from dynagraph.backends.registry import get_backend, loop_compiler
-from dynagraph.driver import control, deadline
+from dynagraph.driver import collector, control, deadline
 from dynagraph.driver.attempts import Attempt, Program, make_entry
 from dynagraph.driver.background import WORK
 from dynagraph.driver.budget import LEAST, Account, Needs
@@ -237,7 +237,7 @@ class Compilation(Locked):
             return None
 
         def serves(found: Found) -> Any | None:
-            entry = self._entry_of(found.captured, found.executable, function)
+            entry = self._entry_of(found.captured, found.executable, function, [])  # programs that call loops are not kept
             failed = entry.check(values)
             for _ in found.captured.preparations:
                 if failed is None or not _prepared(found.captured, failed, values, function.__closure__ or ()):
@@ -255,7 +255,8 @@ class Compilation(Locked):
 
         start = time.perf_counter()
         try:
-            return saved.take(function, values, serves)
+            with collector.paused():
+                return saved.take(function, values, serves)
         except Exception as error:
             if is_of_signal(error):
                 raise
@@ -357,23 +358,33 @@ class Compilation(Locked):
 
     def _compile_once(self, function: types.FunctionType, values: tuple, kind: Kind) -> Any:
         start = time.perf_counter()
-        learned = self.learned.pop(kind, {})
-        try:
-            captured = self._capture(function, values, learned, COLD if kind not in self.filled else frozenset())
-        except deadline.OutOfTime:
-            self.learned[kind] = learned
-            raise
-        captured_at = time.perf_counter()
-        _check_numbers(captured)
-        for code in loop_calls.codes_of(captured.graph):
-            code.begin()
-        executable = self.backend(captured.graph) if captured.has_operations else None
-        loop = self.compile_loop(captured.loop.loop.region) if captured.loop is not None and self.compile_loop is not None else None
-        attempt = Attempt(function.__code__, captured, executable, loop, captured_at - start, time.perf_counter() - start)
+        with collector.paused():
+            captured = self._learning_capture(function, values, kind)
+            captured_at = time.perf_counter()
+            _check_numbers(captured)
+            for code in loop_calls.codes_of(captured.graph):
+                code.begin()
+            executable = self.backend(captured.graph) if captured.has_operations else None
+            call = captured.loop
+            loop = self.compile_loop(call.loop.region) if call is not None and self.compile_loop is not None else None
+            attempt = Attempt(function.__code__, captured, executable, loop, captured_at - start, time.perf_counter() - start)
+            saved = self.saved.get(kind)
+            if saved is not None:  # written while the C compiler works, and kept once it has been seen to serve
+                attempt.image = saved.written(function, captured, executable, attempt.seconds)
+        attempt.seconds = time.perf_counter() - start
         try:
             return self._finish(attempt, function, values, kind)
         except deadline.OutOfTime:
             self.begun[kind] = attempt
+            raise
+
+    def _learning_capture(self, function: types.FunctionType, values: tuple, kind: Kind) -> Captured:
+        """A capture that goes on with what earlier ones have learnt of loops, and leaves it to later ones if its deadline comes."""
+        learned = self.learned.pop(kind, {})
+        try:
+            return self._capture(function, values, learned, COLD if kind not in self.filled else frozenset())
+        except deadline.OutOfTime:
+            self.learned[kind] = learned
             raise
 
     def _fills_caches(self, stop: Break, kind: Kind) -> bool:
@@ -413,7 +424,7 @@ class Compilation(Locked):
             if executable is not None and executable.native is not None:
                 self.stats.follow(executable.native.better)
             self.calls_loops |= bool(codes)
-            entry = self._entry_of(captured, executable, function)
+            entry = self._entry_of(captured, executable, function, codes)
         finally:
             attempt.seconds += time.perf_counter() - start
         failed = entry.check(values)
@@ -433,14 +444,15 @@ class Compilation(Locked):
         _log.info("%s: compiled in %.1f ms", function.__qualname__, 1e3 * attempt.seconds)
         saved = self.saved.get(kind)
         if saved is not None:
-            reason = saved.keep(function, captured, executable, attempt.seconds)
+            reason = saved.keep(attempt.image, attempt.seconds)
             if reason:
                 _log.info("%s: the program is not kept for other processes: %s", function.__qualname__, reason)
         return entry
 
-    def _entry_of(self, captured: Captured, executable: Executable | None, function: types.FunctionType) -> Any:
-        """The dispatcher's entry of a program."""
-        codes = loop_calls.codes_of(captured.graph)
+    def _entry_of(
+        self, captured: Captured, executable: Executable | None, function: types.FunctionType, codes: list[loop_calls.Code]
+    ) -> Any:
+        """The dispatcher's entry of a program, which calls these loops."""
         # of calls within one another most are so short that they would decide for the others
         recursive = captured.loop is not None and bool(captured.loop.loop.region.functions)
         # and of calls that are one node of the autograd graph backward counts, too

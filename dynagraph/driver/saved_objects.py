@@ -16,13 +16,13 @@ import pickle
 import sys
 import types
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from dynagraph._core import _dispatch
-from dynagraph.frontend.guards.guards import Guard, Is
+from dynagraph.frontend.guards.guards import Guard, HasType, Is, UnchangedType
 from dynagraph.frontend.guards.sources import Source
 from dynagraph.ir.graph import Graph, Meta, Node
 from dynagraph.ir.intexpr import IntExpr
@@ -43,6 +43,7 @@ BY_VALUE = (
 )
 PACKAGES = ("dynagraph", "numpy")  # whose code is the same as long as their versions are, as the standard library's is
 OF_CLASS = ("fget", "fset", "fdel", "__func__")  # where descriptors of a class hold functions
+MADE = "<locals>"  # in the names of what functions make
 DISPATCHER = type(np.sum)  # of NumPy's functions that other classes may take over
 NAMED = (DISPATCHER, np.ufunc, types.BuiltinFunctionType)  # functions in C, which are what their names say
 IGNORED = ("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__static_attributes__", "__firstlineno__")
@@ -265,16 +266,19 @@ def _add_function(found: dict[int, tuple[str, str, str]], value: Any, module: st
 class Known:
     """What one program's parts may be referred to by: names, the functions that they are of, and the sources of guards.
 
-    `sources`: the bytes of those that were needed, and digests of what stands there; each may need those before it.
+    `sources`: the bytes of those that were needed, whether the type of what stands there is meant, and its digest; each may need
+    those before it.
     """
 
     def __init__(self, holdings: Holdings, guards: Iterable[Guard], function: types.FunctionType):
         self.holdings, self.function = holdings, function
-        self.by_source: dict[int, Source] = {}
+        self.by_source: dict[int, tuple[Source, bool]] = {}  # of what is looked at itself, or as a type
+        self.bases: dict[int, tuple[type, int]] = {}  # classes -> one of these types, and the place in its MRO
+        self.members: dict[int, tuple[type, str, str]] = {}  # functions -> one of these classes, the name there, and the attribute
         self.cells: dict[int, tuple[types.FunctionType, int]] = {}
         self.codes: dict[int, types.FunctionType] = {}
         self.defaults: dict[int, tuple[types.FunctionType, str]] = {}
-        self.sources: list[tuple[bytes, str]] = []
+        self.sources: list[tuple[bytes, bool, str]] = []
         self._numbers: dict[int, int] = {}
         self._begun: set[int] = set()  # whose sources are being written
         self._references: dict[int, tuple[Any, ...]] = {}
@@ -283,9 +287,11 @@ class Known:
         for guard in guards:
             if isinstance(guard, Is):
                 if isinstance(guard.object, (types.FunctionType, type)):
-                    self.by_source.setdefault(id(guard.object), guard.source)
+                    self.by_source.setdefault(id(guard.object), (guard.source, False))
                 if isinstance(guard.object, types.FunctionType):
                     self.note(guard.object)
+            elif isinstance(guard, (HasType, UnchangedType)):
+                self._note_class(guard.source, guard.kind if isinstance(guard, HasType) else guard.cls)
 
     def note(self, function: types.FunctionType) -> None:
         """A function whose code, defaults and cells may be referred to."""
@@ -295,11 +301,31 @@ class Known:
         for k, cell in enumerate(function.__closure__ or ()):
             self.cells.setdefault(id(cell), (function, k))
 
+    def _note_class(self, source: Source, cls: type) -> None:
+        """A class that is found as the type of what stands at a source: no name leads to one that a function has made."""
+        if MADE not in cls.__qualname__ or id(cls) in self.by_source:
+            return
+        self.by_source[id(cls)] = source, True
+        for k, base in enumerate(cls.__mro__):
+            if MADE in base.__qualname__:
+                self.bases.setdefault(id(base), (cls, k))
+                for name, value in vars(base).items():
+                    for attribute in ("", *OF_CLASS):
+                        function = getattr(value, attribute, None) if attribute else value
+                        if isinstance(function, types.FunctionType):
+                            self.members.setdefault(id(function), (base, name, attribute))
+                            self.note(function)
+
     def written(self, value: Any) -> bytes:
         """A value as bytes."""
+        return self.written_with_references(value)[0]
+
+    def written_with_references(self, value: Any) -> tuple[bytes, list[Any]]:
+        """A value as bytes, and the objects there that a `Loader` has to find."""
         out = io.BytesIO()
-        Saver(out, self).dump(value)
-        return out.getvalue()
+        saver = Saver(out, self)
+        saver.dump(value)
+        return out.getvalue(), list(saver.referred.values())
 
     def reference(self, thing: Any) -> tuple[Any, ...]:
         """How a function or class is found: by its name, or where a guard looks at it."""
@@ -315,13 +341,19 @@ class Known:
         name = _by_name(thing) or self.holdings.functions.get(id(thing))
         if name is not None:
             return ("name", *name, digest_of(thing))
+        if id(thing) in self.members:
+            cls, *path = self.members[id(thing)]
+            return ("member", *path, *self.reference(cls))
         number = self._numbers.get(id(thing))
         if number is None:
-            source = self.by_source.get(id(thing))
+            source, of_type = self.by_source.get(id(thing), (None, False))
+            if source is None and id(thing) in self.bases:
+                cls, k = self.bases[id(thing)]
+                return ("base", k, *self.reference(cls))
             if source is None or id(thing) in self._begun:
                 raise NotSaved(f"{thing.__module__}.{thing.__qualname__}, which no name leads to")
             self._begun.add(id(thing))
-            entry = self.written(source), digest_of(thing)
+            entry = self.written(source), of_type, digest_of(thing)
             number = self._numbers[id(thing)] = len(self.sources)
             self.sources.append(entry)
         return "source", number
@@ -333,9 +365,16 @@ class Saver(pickle.Pickler):
     def __init__(self, file: io.BytesIO, known: Known):
         super().__init__(file, protocol=5)
         self.known = known
+        self.referred: dict[Any, Any] = {}  # what goes by reference, by that
         self._parts: set[int] = set()  # containers of what goes by value
 
     def persistent_id(self, obj: Any) -> Any:
+        reference = self._reference_of(obj)
+        if reference is not None:
+            self.referred.setdefault(reference, obj)
+        return reference
+
+    def _reference_of(self, obj: Any) -> Any:
         kind = type(obj)
         if kind in PLAIN:
             return None
@@ -349,6 +388,10 @@ class Saver(pickle.Pickler):
             made = made_by()
             if made is not None:
                 return "call", *made
+        if kind is type and obj.__module__.startswith(BY_VALUE) and _by_name(obj) is not None:
+            return None  # pickle's own names take less: they are written once, and the versions in the key vouch for them
+        if kind is types.FunctionType and obj in MAKERS:
+            return None
         place = self.known.holdings.places.get(id(obj))
         if place is not None:
             return ("held", *place)
@@ -371,7 +414,7 @@ class Saver(pickle.Pickler):
                 raise NotSaved("a closure's cell")
             return ("cell", owner[1], *self.known.reference(owner[0]))
         if isinstance(obj, (types.MemberDescriptorType, types.GetSetDescriptorType)):
-            return ("member", obj.__name__, *self.known.reference(obj.__objclass__))
+            return ("member", obj.__name__, "", *self.known.reference(obj.__objclass__))
         if isinstance(obj, (types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodDescriptorType)):
             return None  # of a class or object, by whose attribute pickle finds it
         if isinstance(obj, (np.generic, Node)) or kind.__module__.startswith(BY_VALUE):
@@ -460,16 +503,48 @@ def _graph(name: str, constants: dict[str, Any], library: str, rows: tuple[Row, 
     return graph
 
 
+MAKERS = frozenset({_array, _made, _graph})
+
+
+class UnreadGraph(Graph):
+    """A graph of another process, which is read when something of it is looked at first: calls need none.
+
+    All that it refers to was found, and seen to be what it was, when the program was read.
+    """
+
+    n_checks = 0  # of its own, as the dispatcher asks for it
+
+    def __init__(self, name: str, library: str, n_checks: int, read: Callable[[], Graph]):
+        self.name, self.library, self.n_checks, self._read = name, library, n_checks, read
+
+    def __getattr__(self, name: str) -> Any:
+        """What it lacks until it was read; threads that read it at once all read the same."""
+        read = self.__dict__.get("_read")
+        if read is not None:
+            graph = read()
+            for node in (graph._root, *graph.nodes):
+                node.graph = self
+            if "_root" not in self.__dict__:
+                self.__dict__.update(vars(graph))
+            self.__dict__.pop("_read", None)
+        return object.__getattribute__(self, name)
+
+
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
 class Loader(pickle.Unpickler):
     """Reads what a `Saver` wrote; Stale where something is gone or was changed.  `given`: what stands at its sources now."""
 
-    def __init__(self, data: bytes, function: types.FunctionType, given: tuple[Any, ...]):
+    def __init__(self, data: bytes, function: types.FunctionType, given: tuple[Any, ...], seen: dict[Any, Any] | None = None):
         super().__init__(io.BytesIO(data))
         self.function, self.given = function, given
-        self._seen: dict[Any, Any] = {}
+        self._seen: dict[Any, Any] = {} if seen is None else seen
+
+    def later(self, data: bytes) -> Callable[[], Any]:
+        """What reads more, whose references this one has looked up."""
+        function, given, seen = self.function, self.given, self._seen
+        return lambda: Loader(data, function, given, seen).load()
 
     def persistent_load(self, pid: Any) -> Any:
         if pid not in self._seen:
@@ -518,21 +593,26 @@ class Loader(pickle.Unpickler):
     def _cell(self, k: int, *function: Any) -> Any:
         return self.persistent_load(function).__closure__[k]
 
-    def _member(self, name: str, *cls: Any) -> Any:
-        return self.persistent_load(cls).__dict__[name]
+    def _member(self, name: str, attribute: str, *cls: Any) -> Any:
+        found = self.persistent_load(cls).__dict__[name]
+        return getattr(found, attribute) if attribute else found
+
+    def _base(self, k: int, *cls: Any) -> Any:
+        return self.persistent_load(cls).__mro__[k]
 
 
 def _standing_there(
-    sources: tuple[tuple[bytes, str], ...], function: types.FunctionType, values: tuple[Any, ...]
+    sources: tuple[tuple[bytes, bool, str], ...], function: types.FunctionType, values: tuple[Any, ...]
 ) -> tuple[Any, ...]:
     """The functions and classes at sources, for the arguments of a call; Stale where one is another."""
     found: tuple[Any, ...] = ()
-    for data, digest in sources:
+    for data, of_type, digest in sources:
         source = Loader(data, function, found).load()
         try:
             thing = source.now(values, function.__closure__ or ())
+            thing = type(thing) if of_type else thing
             same = isinstance(thing, (types.FunctionType, type)) and digest_of(thing) == digest
-        except (LookupError, AttributeError, ValueError, NotSaved) as error:
+        except (LookupError, AttributeError, TypeError, ValueError, NotSaved) as error:
             raise Stale(f"{source}: {error!r}") from error
         if not same:
             raise Stale(f"{source} was changed")
@@ -540,20 +620,23 @@ def _standing_there(
     return found
 
 
-def saved(value: Any, holdings: Holdings, guards: Iterable[Guard], function: types.FunctionType) -> bytes:
-    """The bytes of a value, and of the sources that it needs.  `function`: whose program it is."""
+def saved(value: Any, graph: Graph, holdings: Holdings, guards: Iterable[Guard], function: types.FunctionType) -> bytes:
+    """The bytes of a value, of a graph that belongs to it, and of the sources that they need.  `function`: whose program it is."""
     known = Known(holdings, guards, function)
-    data = known.written(value)
-    return pickle.dumps((tuple(known.sources), data))
+    rows, referred = known.written_with_references(graph)
+    data = known.written((value, tuple(referred), (graph.name, graph.library, graph.n_checks)))
+    return pickle.dumps((tuple(known.sources), data, rows))
 
 
-def loaded(data: bytes, function: types.FunctionType, values: tuple[Any, ...]) -> Any:
+def loaded(data: bytes, function: types.FunctionType, values: tuple[Any, ...]) -> tuple[Any, Graph]:
     """What `saved` has written, for a call of the function with these bound parameters; raises Stale."""
-    sources, value = pickle.loads(data)
+    sources, value, rows = pickle.loads(data)
     try:
-        return Loader(value, function, _standing_there(sources, function, values)).load()
+        loader = Loader(value, function, _standing_there(sources, function, values))
+        value, _, (name, library, n_checks) = loader.load()
     except (AttributeError, ImportError) as error:  # a name that pickle itself looks up
         raise Stale(str(error)) from error
+    return value, UnreadGraph(name, library, n_checks, loader.later(rows))
 
 
 __all__ = ["Holdings", "NotSaved", "Stale", "code_digest", "function_digest", "loaded", "saved"]

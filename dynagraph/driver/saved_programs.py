@@ -12,6 +12,7 @@ import functools
 import hashlib
 import logging
 import os
+import struct
 import sys
 import types
 import zlib
@@ -39,6 +40,8 @@ MOST = 8  # programs that are kept of one function for one kind of arguments
 LEAST_SECONDS = 0.03  # that making it took: reading one takes some milliseconds, too
 # switches by which programs are not the same
 SWITCHES = ("unroll_limit", "inline_depth", "tape_limit", "threads", "products")
+NOT_ASKED = "not asked"
+SECONDS = struct.Struct("<d")  # that making a program took: what a file begins with
 _log = logging.getLogger("dynagraph.cache")
 
 
@@ -122,15 +125,17 @@ class SavedPrograms:
                 return entry
         return None
 
-    def keep(self, function: types.FunctionType, captured: Captured, executable: Executable | None, seconds: float) -> str:
-        """Keep a program for later processes; gives why it is not, or ""."""
-        if self.key is None or self.n_kept >= MOST or seconds < LEAST_SECONDS:
-            return "not asked"
+    def written(
+        self, function: types.FunctionType, captured: Captured, executable: Executable | None, seconds: float
+    ) -> bytes | str:
+        """A program as later processes read it, or why there is none.  `seconds`: that making it took so far."""
+        if self.key is None or self.n_kept >= MOST or (seconds < LEAST_SECONDS and (executable is None or executable.cached)):
+            return NOT_ASKED
         reason = _not_kept(captured, executable)
         if reason:
             return reason
         try:
-            image = _written(function, captured, executable, seconds)
+            return _written(function, captured, executable)
         except (
             NotSaved,
             TypeError,
@@ -139,7 +144,12 @@ class SavedPrograms:
             ValueError,
         ) as error:  # of pickle: something that it cannot write
             return str(error)
-        if kernel_cache.cache().store(self._name(self.n_kept), image, PROGRAM):
+
+    def keep(self, image: bytes | str, seconds: float) -> str:
+        """Keep a written program, which took so many seconds to make, for later processes; gives why it is not kept, or ""."""
+        if isinstance(image, str) or seconds < LEAST_SECONDS:
+            return image if isinstance(image, str) else NOT_ASKED
+        if self.n_kept < MOST and kernel_cache.cache().store(self._name(self.n_kept), SECONDS.pack(seconds) + image, PROGRAM):
             self.n_kept += 1
         return ""
 
@@ -161,7 +171,7 @@ def _not_kept(captured: Captured, executable: Executable | None) -> str:
 Parts = tuple[Any, ...]
 
 
-def _written(function: types.FunctionType, captured: Captured, executable: Executable | None, seconds: float) -> bytes:
+def _written(function: types.FunctionType, captured: Captured, executable: Executable | None) -> bytes:
     native = executable.native if executable is not None else None
     machine: Parts | None = None
     if executable is not None and native is not None:
@@ -174,17 +184,17 @@ def _written(function: types.FunctionType, captured: Captured, executable: Execu
         )  # fmt: skip
     rows, last, n_registers = captured.guards.parts()
     parts = (
-        rows, last, n_registers, captured.graph, captured.result, captured.outputs, captured.n_inputs, captured.n_symbols,
-        captured.joined, captured.not_joined, captured.preparations, machine, seconds,
+        rows, last, n_registers, captured.result, captured.outputs, captured.n_inputs, captured.n_symbols,
+        captured.joined, captured.not_joined, captured.preparations, machine,
     )  # fmt: skip
-    return saved(parts, Holdings(), [guard for _, guard in (*rows, *last)], function)
+    return saved(parts, captured.graph, Holdings(), [guard for _, guard in (*rows, *last)], function)
 
 
 def _read(image: bytes, function: types.FunctionType, values: tuple[Any, ...]) -> Found | None:
     """None where the machine code is not there any more."""
     (
-        rows, last, n_registers, graph, result, outputs, n_inputs, n_symbols, joined, not_joined, preparations, machine, seconds,
-    ) = loaded(image, function, values)  # fmt: skip
+        rows, last, n_registers, result, outputs, n_inputs, n_symbols, joined, not_joined, preparations, machine,
+    ), graph = loaded(image[SECONDS.size :], function, values)  # fmt: skip
     executable = None
     if machine is not None:
         best, quick, source, entry, workspace, release_gil, limits, calls = machine
@@ -199,7 +209,7 @@ def _read(image: bytes, function: types.FunctionType, values: tuple[Any, ...]) -
         graph, GuardList.of_parts(rows, last, n_registers), result, outputs, n_inputs, n_symbols, Target.of(function),
         joined=joined, not_joined=not_joined, preparations=preparations,
     )  # fmt: skip
-    return Found(captured, executable, seconds)
+    return Found(captured, executable, *SECONDS.unpack_from(image))
 
 
 def _not_called(*arrays: Any) -> tuple[Any, ...]:

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import ctypes
+import inspect
 from collections.abc import Callable
-from types import CellType, MethodDescriptorType
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    ClassMethodDescriptorType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    WrapperDescriptorType,
+)
 from typing import Any, ClassVar
 
 from dynagraph.lazy_dataclasses import dataclass
 
 STACK_SLOT = "stack "  # begins the names of parameters that stand for values on the stack: no name that Python code can have
 Instruction = tuple[Any, ...]
+BOUND_IN_C = (  # descriptors that run no code of the user's
+    FunctionType, staticmethod, classmethod, MemberDescriptorType, GetSetDescriptorType, MethodDescriptorType,
+    WrapperDescriptorType, ClassMethodDescriptorType, BuiltinFunctionType,
+)  # fmt: skip
 
 
 class Source:
@@ -163,7 +177,13 @@ class Attribute(Step):
     instruction, says = "attr", "{base}.{name}"
 
     def read(self, obj: Any) -> Any:
-        return getattr(obj, self.name)
+        """By no code of Python: another object than was captured may stand at the base."""
+        found = inspect.getattr_static(obj, self.name)
+        if type(found) not in BOUND_IN_C and hasattr(type(found), "__get__"):
+            raise AttributeError(f"{self} is computed")
+        if isinstance(obj, type):
+            return type.__getattribute__(obj, self.name)
+        return object.__getattribute__(obj, self.name)
 
     @property
     def label(self) -> str:
@@ -178,7 +198,7 @@ class Item(Step):
     instruction, says = "item", "{base}[{index}]"
 
     def read(self, obj: Any) -> Any:
-        return obj[self.index]
+        return (list if isinstance(obj, list) else tuple).__getitem__(obj, self.index)
 
     @property
     def label(self) -> str:
@@ -193,7 +213,7 @@ class Key(Step):
     instruction, says = "dict_item", "{base}[{key!r}]"
 
     def read(self, obj: Any) -> Any:
-        return obj[self.key]
+        return dict.__getitem__(obj, self.key)
 
     @property
     def label(self) -> str:

@@ -119,7 +119,12 @@ def prepare(optimizer: Any, number: int, chosen: Iterable[int]) -> list[list[int
 def filled(like: Tensor, value: Any) -> Tensor:
     """A tensor of one value, which lies in memory as another one does."""
     array = like._array
-    return wrap(library_of_array(array).full_like(array, value) if value else library_of_array(array).zeros_like(array))
+    library = library_of_array(array)
+    if value:
+        return wrap(library.full_like(array, value))
+    if array.flags.c_contiguous:  # memory that the system gives is zeros: the first step touches it, in all threads
+        return wrap(library.zeros(array.shape, array.dtype))
+    return wrap(library.zeros_like(array))
 
 
 def number_state(value: float, dtype: DType, beside: Tensor | None = None) -> Tensor:
