@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import dynagraph.torch as torch
+from dynagraph.torch.optim import lbfgs
 from tests.torch.optim.cases import OPTIMIZERS, PER_ELEMENT, Case, advance, name_of, parameters
 
 FEW = [case for case in OPTIMIZERS if len(case[1]) > 1]
@@ -382,3 +383,9 @@ def test_fifty_steps_of_a_large_and_a_small_parameter() -> None:
         assert same([alone], [p[:7]])
 
 
+def test_libraries_interpolate_as_lbfgs_does() -> None:
+    rising, falling = torch.tensor(0.5), torch.tensor(-1.0)
+    for points in ((0.0, 1.0, falling, 1.0, 0.5, rising), (1.0, 0.5, rising, 0.0, 1.0, falling)):
+        assert float(lbfgs._cubic_interpolate(*points)) == pytest.approx(0.8164966)
+    assert float(lbfgs._cubic_interpolate(*points, bounds=(0.1, 0.2))) == 0.2
+    assert float(lbfgs._cubic_interpolate(0.0, 0.0, torch.tensor(1.0), 1.0, 2.0, torch.tensor(1.0))) == 0.0
