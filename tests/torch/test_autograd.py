@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import tracemalloc
+import types
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -478,3 +479,19 @@ class TestTerms:
 def test_documentation_of_contexts_runs() -> None:
     for module in (forward_ad, function, functional, graph, batch, transforms):
         assert doctest.testmod(module, optionflags=doctest.ELLIPSIS).failed == 0
+
+
+def test_gradients_by_inputs_of_any_iterable_and_by_name() -> None:
+    w, v = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    loss = (w * w).sum() + 3 * v.sum()
+    by_iterator = torch.autograd.grad(loss, iter([w, v]), retain_graph=True)
+    by_name = torch.autograd.grad(loss, {"v": v, "w": w}, retain_graph=True)
+    assert [g.tolist() for g in by_iterator] == [[2.0, 2.0], [3.0, 3.0]]
+    assert {name: g.tolist() for name, g in by_name.items()} == {"v": [3.0, 3.0], "w": [2.0, 2.0]}
+    loss.backward(inputs={"v": v}, retain_graph=True)
+    torch.autograd.backward(loss, inputs=iter([v]))
+    assert w.grad is None and v.grad.tolist() == [6.0, 6.0]
+    with pytest.raises(TypeError, match=r"`inputs` argument to `grad\(\)` must be a dict, not mappingproxy"):
+        torch.autograd.grad(w.sum(), types.MappingProxyType({"w": w}))
+    with pytest.raises(RuntimeError, match=r"`inputs` argument to `grad\(\)` cannot be empty"):
+        torch.autograd.grad(w.sum(), iter([]))

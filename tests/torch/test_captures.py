@@ -552,3 +552,11 @@ def test_operations_on_large_tensors_warn_of_nothing():
     for dim in range(3):
         for keepdim in (False, True):
             assert x.reshape(64, 64, 64).sum(dim=dim, keepdim=keepdim).max() == 64
+
+
+def test_limits_of_pythons_types() -> None:
+    assert (str(torch.finfo(float)), str(torch.iinfo(int))) == (str(torch.finfo(torch.float64)), str(torch.iinfo(torch.int64)))
+    assert torch.finfo(complex).dtype == "float64"
+    with pytest.raises(TypeError, match=r"torch\.bool is not supported by torch\.iinfo"):
+        torch.iinfo(bool)
+    agrees(lambda x: x.clamp(max=torch.finfo(float).eps), plain)

@@ -109,3 +109,9 @@ def test_a_larger_product_agrees_with_numpy() -> None:
     assert np.allclose((x @ x).to_dense().numpy(), matrix @ matrix)
     assert np.allclose((x.to_sparse_csr() @ x.to_sparse_csr()).to_dense().numpy(), matrix @ matrix)
     assert np.allclose((x * x.coalesce()).to_dense().numpy(), matrix * matrix)
+
+
+def test_old_names_of_the_product() -> None:
+    dense = torch.arange(6.0).reshape(2, 3)
+    for left in (torch.eye(2), torch.eye(2).to_sparse()):
+        assert torch.equal(torch.spmm(left, dense), dense) and torch.equal(torch.dsmm(left, dense), dense)

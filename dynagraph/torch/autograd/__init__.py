@@ -57,7 +57,8 @@ def backward(
                 "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only use "
                 "`grad_tensors`."
             )
-    _engine.backward(_places(tensors), grad_tensors, retain_graph, create_graph, grad_variables, _places(inputs))
+    given = _places(_engine.named_inputs(inputs, "backward")[1])
+    _engine.backward(_places(tensors), grad_tensors, retain_graph, create_graph, grad_variables, given)
 
 
 def grad(
@@ -70,8 +71,8 @@ def grad(
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
-) -> tuple[Tensor | None, ...]:
-    """The gradients of the sum of `outputs`, weighted by `grad_outputs`, by `inputs`.
+) -> Any:
+    """The gradients of the sum of `outputs`, weighted by `grad_outputs`, by `inputs`: a tuple, or a dict where `inputs` is one.
 
     With `is_grads_batched` the weights have one more dimension in front, and so have the gradients.
     """
@@ -82,14 +83,17 @@ def grad(
             FutureWarning,
             stacklevel=2,
         )
-    if not isinstance(inputs, (Tensor, GradientEdge)) and not len(inputs):
+    names, given = _engine.named_inputs(inputs, "grad")
+    given = _places(given)
+    if not isinstance(given, Tensor) and not given:
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     if is_grads_batched:
-        return _batched_grad(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads)
-    return _engine.grad(
-        _places(outputs), _places(inputs), grad_outputs, retain_graph, create_graph, only_inputs, allow_unused, False,
-        materialize_grads,
-    )  # fmt: skip
+        found = _batched_grad(outputs, given, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads)
+    else:
+        found = _engine.grad(
+            _places(outputs), given, grad_outputs, retain_graph, create_graph, only_inputs, allow_unused, False, materialize_grads
+        )
+    return found if names is None else dict(zip(names, found))
 
 
 def _batched_grad(

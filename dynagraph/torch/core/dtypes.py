@@ -95,6 +95,7 @@ ALL = (
 BARE = frozenset({uint16, uint32, uint64})  # PyTorch stores and casts these, and hardly computes with them
 _REAL = {complex64: float32, complex128: float64}
 _COMPLEX_OF = {float16: complex64, bfloat16: complex64, float32: complex64, float64: complex128}
+_OF_PYTHON: dict[Any, Any] = {builtins.bool: bool, int: int64, float: float64, complex: complex128}
 _OF_NUMPY = {d._numpy: d for d in ALL if d._numpy is not None}
 _WIDTH = {float16: 0, bfloat16: 0, float32: 1, float64: 2}
 
@@ -282,7 +283,7 @@ class finfo:
     """Limits of a floating point dtype, or of the parts of a complex one."""
 
     def __init__(self, type: dtype | None = None):
-        given = _default if type is None else type
+        given = _default if type is None else _OF_PYTHON.get(type, type)
         if not isinstance(given, dtype) or given.category < _FLOAT:
             raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{given}'")
         part = given.to_real()
@@ -301,10 +302,11 @@ class iinfo:
     """Limits of an integer dtype."""
 
     def __init__(self, type: dtype):
+        type = _OF_PYTHON.get(type, type)
         if not isinstance(type, dtype) or type.category >= _FLOAT:
             raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{type}'")
         if type.category == _BOOL:
-            raise RuntimeError('"iinfo" not implemented for \'Bool\'')
+            raise TypeError("torch.bool is not supported by torch.iinfo")
         info = np.iinfo(type.numpy)
         self.bits, self.min, self.max, self.dtype = info.bits, int(info.min), int(info.max), type.name
 

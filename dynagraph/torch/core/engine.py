@@ -10,7 +10,7 @@ import heapq
 import itertools
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -486,6 +486,19 @@ def _sequence(given: Any) -> tuple[Any, ...]:
     return (given,) if given is None or isinstance(given, Tensor) else tuple(given)
 
 
+def named_inputs(given: Any, who: str) -> tuple[Any, Any]:
+    """The keys of a dict of inputs, None where there are none, and the inputs."""
+    if isinstance(given, Tensor):
+        return None, given
+    if type(given) is dict:
+        return given.keys(), tuple(given.values())
+    if isinstance(given, Mapping):
+        raise TypeError(
+            f"`inputs` argument to `{who}()` must be a dict, not {type(given).__name__}. Other Mapping types are not supported."
+        )
+    return None, given
+
+
 def _seeds(outputs: Sequence[Tensor], grads: Any, create: bool) -> list[tuple[Node, int, Any]]:
     """Where backward begins: the gradients given for the outputs, ones for scalars."""
     given = (None,) * len(outputs) if grads is None else _sequence(grads)
@@ -641,7 +654,7 @@ def backward(
     inputs: Any = None,
 ) -> None:
     """Add the gradients of the sum of `tensors`, weighted by `grad_tensors`, to the `grad` of the leaves, or of `inputs`."""
-    given = _sequence(inputs) if inputs is not None else None
+    given = _sequence(named_inputs(inputs, "backward")[1]) if inputs is not None else None
     if given is not None and not given:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     keep = create_graph if retain_graph is None else retain_graph

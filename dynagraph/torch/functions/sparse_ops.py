@@ -469,6 +469,7 @@ for _name, _sparse in FUNCTIONS.items():
         _TORCH[_name] = _dispatched(_name, _TORCH[_name], _sparse)
     if _name not in _NO_METHODS:
         setattr(SparseTensor, _name, _sparse)
+_TORCH["spmm"] = _TORCH["dsmm"] = _TORCH["mm"]
 for _name in ("mm", "mv", "matmul", "addmm", "add", "mul"):  # a strided tensor's methods with a sparse argument
     setattr(Tensor, _name, _dispatched(_name, getattr(Tensor, _name), FUNCTIONS[_name]))
 for _name in ("cat", "concat", "concatenate"):

@@ -225,6 +225,14 @@ def _strong_wolfe(
     return point.loss, point.grad, point.length, trials
 
 
+def _cubic_interpolate(
+    x1: Any, f1: Any, g1: Any, x2: Any, f2: Any, g2: Any, bounds: tuple[Any, Any] | None = None
+) -> float:  # fmt: skip
+    """`minimum_of_cubic` as libraries call PyTorch's: two points with losses and slopes."""
+    first, second = (Point(float(x), float(f), g1, float(g)) for x, f, g in ((x1, f1, g1), (x2, f2, g2)))
+    return minimum_of_cubic(first, second, None if bounds is None else (float(bounds[0]), float(bounds[1])))
+
+
 def _is_too_high(point: Point, start: Point) -> bool:
     return point.loss > start.loss + SUFFICIENT_DECREASE * point.length * start.slope
 

@@ -12,7 +12,7 @@ import pytest
 
 import dynagraph as dg
 import dynagraph.torch as torch
-from dynagraph.torch.optim import multi_tensor
+from dynagraph.torch.optim import lbfgs, multi_tensor
 from tests.torch.optim.cases import OPTIMIZERS, PER_ELEMENT, Case, advance, name_of, parameters
 
 FEW = [case for case in OPTIMIZERS if len(case[1]) > 1]
@@ -384,8 +384,6 @@ def test_fifty_steps_of_a_large_and_a_small_parameter() -> None:
         assert same([alone], [p[:7]])
 
 
-
-
 def test_steps_in_parts_have_the_bits_of_whole_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     def stepped(part: int) -> bytes:
         monkeypatch.setattr(multi_tensor, "PART", part)
@@ -398,3 +396,11 @@ def test_steps_in_parts_have_the_bits_of_whole_ones(monkeypatch: pytest.MonkeyPa
 
     with dg.disable():
         assert stepped(5) == stepped(1 << 14)
+
+
+def test_libraries_interpolate_as_lbfgs_does() -> None:
+    rising, falling = torch.tensor(0.5), torch.tensor(-1.0)
+    for points in ((0.0, 1.0, falling, 1.0, 0.5, rising), (1.0, 0.5, rising, 0.0, 1.0, falling)):
+        assert float(lbfgs._cubic_interpolate(*points)) == pytest.approx(0.8164966)
+    assert float(lbfgs._cubic_interpolate(*points, bounds=(0.1, 0.2))) == 0.2
+    assert float(lbfgs._cubic_interpolate(0.0, 0.0, torch.tensor(1.0), 1.0, 2.0, torch.tensor(1.0))) == 0.0
