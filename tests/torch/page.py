@@ -147,20 +147,20 @@ file.seek(0)
 assert torch.load(file)["epoch"] == 3
 ```
 
-Files are PyTorch's own, both ways, without PyTorch: the zip format, to the byte, and the older ones, with views, tied weights, whole
-modules, optimizers and schedulers.
+Files are PyTorch's own, both ways, without PyTorch: the zip format, to the byte, and the older ones, with views, tied weights,
+whole modules, optimizers and schedulers.
 
 - **A path holds the whole new file or the old one.** Files are written beside it, brought to the disk and renamed. Checksums are
   compared when a file is read (not with `mmap=True`).
-- **`weights_only=True`**, the default of `torch.load`, makes data whatever a file says: what PyTorch allows, and NumPy's arrays and scalars,
-  `defaultdict`, `frozenset`, `slice`, `range` and paths. `torch.serialization.add_safe_globals` allows classes of yours. A file that is
-  damaged, cut off or hostile is one `torch.serialization.LoadError` (a RuntimeError and UnpicklingError) or UnpicklingError, before
+- **`weights_only=True`**, the default of `torch.load`, makes data whatever a file says: what PyTorch allows, and NumPy's arrays and
+  scalars, `defaultdict`, `frozenset`, `slice`, `range` and paths. `torch.serialization.add_safe_globals` allows classes of yours.
+  A file that is damaged, cut off or hostile is one `torch.serialization.LoadError` (a RuntimeError and UnpicklingError) or UnpicklingError, before
   memory is taken for it.
 - **`.safetensors` and `.npz`** files are read by `torch.load`, and written by `torch.serialization.safetensors.save_file` and
   `torch.serialization.npz.save_file`.
 - **Many files:** `torch.distributed.checkpoint.save` and `load` write Hugging Face's files and index, by any number of ranks, and
-  read them by any other: a rank that holds a part of a tensor has a `torch.distributed.checkpoint.Part` in its state dict. PyTorch's
-  ``.distcp`` files are not read.
+  read them by any other: a rank that holds a part of a tensor has a `torch.distributed.checkpoint.Part` in its state dict.
+  PyTorch's ``.distcp`` files are not read.
 - `torch.hub.load_state_dict_from_url` has PyTorch's default, ``weights_only=False``: ask for True where you can.
 
 ## Large tensors
