@@ -57,7 +57,6 @@ def show(title: str, best: dict[str, tuple[float, float]], base: str) -> None:
         print(
             f"  {name:24} {clock:7.3f} s {clock / best[base][0]:6.2f}x   "
             f"processor {processor:7.3f} s {processor / best[base][1]:6.2f}x"
-            f"{processor / best[base][1]:6.2f}x"
         )
 
 

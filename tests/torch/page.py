@@ -154,8 +154,8 @@ whole modules, optimizers and schedulers.
   compared when a file is read (not with `mmap=True`).
 - **`weights_only=True`**, the default of `torch.load`, makes data whatever a file says: what PyTorch allows, and NumPy's arrays and
   scalars, `defaultdict`, `frozenset`, `slice`, `range` and paths. `torch.serialization.add_safe_globals` allows classes of yours.
-  A file that is damaged, cut off or hostile is one `torch.serialization.LoadError` (a RuntimeError and UnpicklingError) or UnpicklingError, before
-  memory is taken for it.
+  A file that is damaged, cut off or hostile is one `torch.serialization.LoadError` (a RuntimeError and UnpicklingError) or
+  UnpicklingError, before memory is taken for it.
 - **`.safetensors` and `.npz`** files are read by `torch.load`, and written by `torch.serialization.safetensors.save_file` and
   `torch.serialization.npz.save_file`.
 - **Many files:** `torch.distributed.checkpoint.save` and `load` write Hugging Face's files and index, by any number of ranks, and
