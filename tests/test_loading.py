@@ -268,6 +268,25 @@ def test_a_thread_that_is_in_an_import_waits_for_none_that_loads(tmp_path: Path)
     """)
 
 
+@pytest.mark.parametrize("mode, waits", [("default", False), ("max", True)])
+def test_calls_that_may_take_any_time_wait_for_another_thread_that_loads(mode: str, waits: bool) -> None:
+    run(f"""
+        begun = threading.Event()
+        def slowly():
+            begun.set()
+            time.sleep(0.3)
+        meanwhile(slowly)
+        thread = threading.Thread(target=loading.compiler)
+        thread.start()
+        begun.wait(60)
+        dg.config.compile_budget = 10.0
+        f = dg.compile(lambda x: np.sin(x) + 1, mode={mode!r})
+        assert np.allclose(f(X), np.sin(X) + 1)
+        assert (f.stats.compiles, f.stats.put_off) == {(1, 0) if waits else (0, 1)}
+        thread.join()
+    """)
+
+
 def test_gradients_wait_for_another_thread_that_loads() -> None:
     run("""
         begun = threading.Event()

@@ -83,7 +83,7 @@ class Stats:
     although a program could have served them, because that is faster (`config.stay_eager`).  compiles: programs made, those of
     the parts after breaks included.  restored: programs that a process before this one had made (`config.cache_programs`).
     put_off: how often compiling was put off, or ended at its deadline, because plain calls had not earned its cost
-    (`config.compile_budget`).  earned_seconds: what they have earned.  fallbacks: failures inside the
+    (`config.compile_budget`), or because another thread was loading the compiler.  earned_seconds: what they have earned.  fallbacks: failures inside the
     compiler; each call then ran eagerly.  compile_seconds: time spent on capture and compilation.  improve_seconds: time that the C
     compiler has worked beside the calls, with all optimisations, on what was compiled quickly first (`config.two_tiers`).
     unimproved: programs and native loops for which it failed at that; they stay as they are.  breaks: reasons why captures
@@ -223,9 +223,11 @@ class Decorated:
 
     def _begin(self) -> bool:
         """Load the compiler; False: not now."""
-        compiler = loading.compiler_at_hand()
+        compiler = loading.compiler_at_hand(0.0 if self.options.limited else loading.PATIENCE)
         if compiler is None:
-            if loading.failure is not None and not sys.is_finalizing():
+            if loading.failure is None:
+                self.stats.put_off += 1
+            elif not sys.is_finalizing():
                 self._note_that_it_cannot_be_loaded(loading.failure)
             return False
         made = compiler.Compilation(self.compiled.__wrapped__, self)

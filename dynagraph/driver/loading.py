@@ -31,6 +31,7 @@ from dynagraph.markers import is_compiling, thread
 
 PACKAGE = __name__.partition(".")[0]
 FORK_WAITS = 10.0  # seconds, at most, for another thread that is loading
+PATIENCE = 10.0  # the same of calls that may take any time to compile
 
 _log = logging.getLogger("dynagraph.capture")
 _lock = threading.Lock()  # held while the compiler is loaded
@@ -55,13 +56,13 @@ def compiler() -> Any:
     return _compiler
 
 
-def compiler_at_hand() -> Any | None:
+def compiler_at_hand(patience: float = 0.0) -> Any | None:
     """The same, for calls that can run eagerly: None where it cannot be loaded now, RecursionError where the stack has no room.
 
-    Never waits for another thread, which might be waiting for an import that this one is in.
+    Waits no longer than `patience`, in seconds, for another thread: that might be waiting for an import that this one is in.
     """
     lock = _lock  # another one in a child that is forked meanwhile
-    if _compiler is None and failure is None and not is_compiling() and not sys.is_finalizing() and lock.acquire(blocking=False):
+    if _compiler is None and failure is None and not is_compiling() and not sys.is_finalizing() and lock.acquire(timeout=patience):
         try:
             _load()
         finally:
