@@ -709,6 +709,18 @@ def test_comparisons_of_floats() -> None:
     assert entry(("compares", 0, "<", "a", True)).check((1.0,)) == 0
 
 
+def test_what_formulas_decide() -> None:
+    formula = (operator.lt, (operator.truediv, (1.0,), 0), (operator.add, 1, (2,)))  # 1.0 / first < second + 2
+    registers = struct.pack("2I", 0, 1)
+    for first, second in itertools.product((4.0, 0.25, -1, 2), (-2.0, 1, 0.5)):
+        answer = 1.0 / first < second + 2
+        assert entry(("decides", registers, formula, answer)).check((first, second)) is None
+        assert entry(("decides", registers, formula, not answer)).check((first, second)) == 0
+    for wrong in ((0.0, 1), (True, 1.0), ("a", 1.0), (None, 2)):
+        for answer in (False, True):
+            assert entry(("decides", registers, formula, answer)).check(wrong) == 0
+
+
 def test_sizes_and_relations() -> None:
     def relation(op: str, left: Any, right: Any, truth: bool = True) -> Entry:
         return entry(
@@ -956,6 +968,11 @@ GOOD = ("array", 0, 0, np.dtype(float), 1, (3,), None, None)
         (("relation", "!=", 1, 1, True),),
         (("relation", 5, 1, 1, True),),
         (("compares", 0, "<>", 1.0, True),),
+        (("decides", struct.pack("I", 0), 1, True),),
+        (("decides", struct.pack("I", 0), (), True),),
+        (("decides", struct.pack("I", 0), (min, 0, (2,), 1), True),),
+        (("decides", struct.pack("I", 0), (lambda x: x, 0), True),),
+        (("decides", struct.pack("I", 0), ("a",), True),),
         (("compares", 0, "<", [], True),),
         (("relation", "==", "a", 1, True),),
         (("relation", "==", ("+",), 1, True),),

@@ -173,7 +173,34 @@ def test_comparisons_with_numbers_of_the_code_are_guards() -> None:
     assert compiled.stats.compiles <= 6 and not compiled.stats.breaks and compiled.stats.fallbacks == 0
 
 
-def test_computed_numbers_are_not_compared() -> None:
-    compiled = dg.compile(lambda x, t: x * t if t * 2.0 > 3.0 else x, backend="reference")
-    for t in (0.5, 0.75, 1.5, 1.75, 4.0):
-        np.testing.assert_array_equal(compiled(X, t), X * t if t * 2.0 > 3.0 else X)
+def test_comparisons_of_computed_numbers_are_guards() -> None:
+    def plain(x, t, n):
+        if t * 2.0 + n * n > 3.0:
+            x = x * t
+        if 0.9**n > 0.4 and t < n:
+            x = x - 1.0
+        return x / max(t, -t) if math.sqrt(t + 1.0) >= 1.5 else x
+
+    compiled = dg.compile(plain, backend="reference")
+    floats = 0.5, 0.75, 1.5, 1.75, 4.0, 2.5, 8.0, 0.25, 0.3, 3.5, 7.5, 0.9
+    for t, n in zip(floats * 2, (2, 3, 2, 5, 11, 7, 4, 9, 13, 6, 3, 12) * 2):
+        np.testing.assert_array_equal(compiled(X, t, n), plain(X, t, n))
+    assert compiled.stats.compiles <= 9 and not compiled.stats.breaks and compiled.stats.fallbacks == 0
+    with pytest.raises(ValueError, match=r"math domain|nonnegative"):
+        compiled(X, -4.0, 3)
+
+
+def test_averages_that_begin_anew_need_few_programs() -> None:
+    state = {"steps": 0}
+
+    def plain(average, x, state):
+        state["steps"] += 1
+        decay = min(0.9, 1.0 - 1.0 / (state["steps"] + 1))
+        return average * decay + x * (1.0 - decay)
+
+    compiled, other = dg.compile(plain, backend="reference"), {"steps": 0}
+    got = want = X
+    for _ in range(20):
+        got, want = compiled(got, X + 1.0, state), plain(want, X + 1.0, other)
+        np.testing.assert_array_equal(got, want)
+    assert compiled.stats.compiles <= 4 and not compiled.stats.breaks and compiled.stats.fallbacks == 0

@@ -407,6 +407,33 @@ static int take_operator(dg_guard *g, PyObject *given, dg_guard_program *of)
     return wrong(of, "<, <=, ==, !=, > or >=", given);
 }
 
+/* whether it is the number of a register among n, (constant,), or (function in C, arguments...) */
+static int is_formula(PyObject *given, Py_ssize_t n, int depth)
+{
+    if (PyLong_CheckExact(given)) {
+        int overflow;
+        long k = PyLong_AsLongAndOverflow(given, &overflow);
+        return !overflow && k >= 0 && k < n;
+    }
+    if (!PyTuple_CheckExact(given) || !PyTuple_GET_SIZE(given) || PyTuple_GET_SIZE(given) > 1 + DG_FORMULA_ARGUMENTS || !depth)
+        return 0;
+    PyObject *first = PyTuple_GET_ITEM(given, 0);
+    if (PyTuple_GET_SIZE(given) == 1)
+        return PyLong_CheckExact(first) || PyFloat_CheckExact(first);
+    int is = PyCFunction_Check(first);
+    for (Py_ssize_t k = 1; is && k < PyTuple_GET_SIZE(given); ++k)
+        is = is_formula(PyTuple_GET_ITEM(given, k), n, depth - 1);
+    return is;
+}
+
+static int take_formula(dg_guard *g, PyObject *given, dg_guard_program *of)
+{
+    if (!is_formula(given, PyBytes_GET_SIZE(g->object) / (Py_ssize_t)sizeof(uint32_t), DG_FORMULA_DEPTH))
+        return wrong(of, "a formula of the listed registers", given);
+    g->key = Py_NewRef(given);
+    return 0;
+}
+
 static int take_size(dg_size *size, PyObject *given, dg_guard_program *of)
 {
     if (dg_size_parse(given, of->n_symbols, size) < 0)
@@ -436,7 +463,7 @@ static int (*const TAKE[128])(dg_guard *g, PyObject *given, dg_guard_program *of
     ['m'] = take_method_descriptor, ['b'] = take_builtin, ['v'] = take_value, ['e'] = take_elements, ['x'] = take_scalar_type,
     ['a'] = take_dtype, ['A'] = take_device_dtype, ['N'] = take_rank, ['['] = take_dims, [']'] = take_strides, ['w'] = take_writeable,
     ['W'] = take_written_inputs, ['='] = take_comparison, ['z'] = take_left, ['Z'] = take_right, ['h'] = take_truth,
-    ['U'] = take_registers, ['q'] = take_operator,
+    ['U'] = take_registers, ['q'] = take_operator, ['E'] = take_formula,
 };
 
 int dg_guard_take(dg_guard *g, char letter, PyObject *given, dg_guard_program *of) { return TAKE[(int)letter](g, given, of); }

@@ -200,6 +200,37 @@ int dg_compares(dg_guard *g, dg_frame *frame)
     return holds;
 }
 
+/* a new reference to what a formula gives for numbers in registers; null, perhaps with an exception */
+static PyObject *computed(PyObject *formula, const uint32_t *registers, dg_frame *frame)
+{
+    if (PyLong_CheckExact(formula)) {
+        PyObject *number = frame->registers[registers[PyLong_AsLong(formula)]];
+        return PyFloat_CheckExact(number) || PyLong_CheckExact(number) ? Py_NewRef(number) : NULL;
+    }
+    Py_ssize_t n = PyTuple_GET_SIZE(formula) - 1, k = 0;
+    PyObject *first = PyTuple_GET_ITEM(formula, 0), *args[DG_FORMULA_ARGUMENTS], *found = NULL;
+    if (!n)
+        return Py_NewRef(first);
+    while (k < n && (args[k] = computed(PyTuple_GET_ITEM(formula, k + 1), registers, frame)))
+        ++k;
+    if (k == n)
+        found = PyObject_Vectorcall(first, args, (size_t)n, NULL);
+    while (k)
+        Py_DECREF(args[--k]);
+    return found;
+}
+
+/* what a formula decides, of functions in C and of Python's own numbers */
+int dg_decides(dg_guard *g, dg_frame *frame)
+{
+    PyObject *is = computed(g->key, (const uint32_t *)PyBytes_AS_STRING(g->object), frame);
+    if (!is)
+        PyErr_Clear(); /* of divisions by zero, and their like */
+    int holds = is == (g->truth ? Py_True : Py_False);
+    Py_XDECREF(is);
+    return holds;
+}
+
 /* -- types and attributes --------------------------------------------------------------------------------------------------- */
 
 unsigned int dg_type_version(PyTypeObject *type)

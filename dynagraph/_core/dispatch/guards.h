@@ -25,6 +25,7 @@ typedef struct dg_guard dg_guard;
     ROW("equal", "rv", dg_is_equal) \
     ROW("value", "rv", dg_is_of_value) \
     ROW("compares", "rqvh", dg_compares) \
+    ROW("decides", "UEh", dg_decides) \
     ROW("type", "rt", dg_is_of_type) \
     ROW("type_version", "rT", dg_is_of_unchanged_type) \
     ROW("unmodified", "T", dg_is_unmodified) \
@@ -71,6 +72,7 @@ struct dg_guard {
     uint32_t *order; /* owned: inputs in order of their addresses, as the last call had them */
 };
 
+enum { DG_FORMULA_ARGUMENTS = 4, DG_FORMULA_DEPTH = 32 }; /* what formulas of numbers may have */
 enum { DG_NEVER_READ = -1 }; /* as a version: no dict comes to have it */
 enum { DG_NEW_ARRAY = 2 };   /* an input that is made when the guards hold: it shares memory with no other */
 

@@ -173,6 +173,30 @@ class Compares(SourceGuard):
 
 
 @dataclass(eq=False)
+class Decides(Guard):
+    """What a formula gives for the numbers at some sources: nested tuples, (function in C, arguments...), in which an int is the
+    place of a source, and (constant,) a constant.
+    """
+
+    sources: tuple[Source, ...]
+    formula: tuple[Any, ...]
+    truth: bool
+    instruction = "decides"
+
+    def check(self, register_of: Callable[[Source], int]) -> Instruction:
+        return (self.instruction, array.array("I", map(register_of, self.sources)).tobytes(), self.formula, self.truth)
+
+    def __str__(self) -> str:
+        return f"{self._spelled(self.formula)} is {self.truth}"
+
+    def _spelled(self, formula: Any) -> str:
+        if isinstance(formula, int):
+            return str(self.sources[formula])
+        first, *args = formula
+        return f"{first.__name__}({', '.join(map(self._spelled, args))})" if args else repr(first)
+
+
+@dataclass(eq=False)
 class HasType(SourceGuard):
     kind: type
     instruction, says = "type", "is a {kind.__name__}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from types import BuiltinFunctionType
 from typing import Any
 
 from dynagraph.doors.numpy.builder import Builder
@@ -18,12 +19,14 @@ from dynagraph.frontend.executor.exceptions import refuse, throw
 from dynagraph.frontend.executor.executor import Executor, Frame
 from dynagraph.frontend.executor.recipes import Recipe, Recipes
 from dynagraph.frontend.executor.wrapping import base_of_value, input_slot
-from dynagraph.frontend.guards.guards import Compares
+from dynagraph.frontend.guards.guards import Compares, Decides
+from dynagraph.frontend.guards.sources import Source
 from dynagraph.frontend.kinds.instances import binary_protocol
 from dynagraph.frontend.kinds.slots import Slots, slots
 from dynagraph.frontend.kinds.values import Array, Const, Number, Object, Value
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Meta, Node
+from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.ops import OPS
 from dynagraph.ir.shapes import SymInt, settled
 from dynagraph.python_operators import BINARY
@@ -36,6 +39,7 @@ EXACT_OF_COMPLEX: dict[str, Callable[[Builder, Node, Node], Node]] = {
     "+": lambda b, x, y: b.call("add", x, y), "-": lambda b, x, y: b.call("subtract", x, y), "*": product_of_scalars,
 }  # fmt: skip  # that Python and the program round alike
 EXACT = 1 << 53  # integers below are floats
+DEEPEST = 16  # of the formulas of numbers that are compared
 OF_FLOATS = frozenset(
     getattr(math, name)
     for name in (
@@ -127,10 +131,71 @@ def _compared(ex: Executor, symbol: str, left: Any, right: Any) -> Const:
     if isinstance(left, Const):
         left, symbol, right = right, REFLECTED[symbol], left
     if not isinstance(right, Const) or isinstance(right.value, SymInt) or left.now is None or left.source is None:
-        refuse("UNSUPPORTED_VALUE", f"{symbol} of a number that changes")
+        return _decided(ex, symbol, left, right)
     answer = BINARY[symbol].function(left.now, right.value)
     ex.guards.require(Compares(left.source, symbol, right.value, answer))
     return Const(answer)
+
+
+# -- what computed numbers decide: guards compute them again --
+
+
+def _decided(ex: Executor, symbol: str, left: Any, right: Any) -> Const:
+    """What a comparison of numbers gives now that are computed of the caller's: programs are for either answer."""
+    places: dict[Source, int] = {}
+    nows: list[Any] = []
+    formula = (BINARY[symbol].function, _formula(ex, left, places, nows), _formula(ex, right, places, nows))
+    try:
+        answer = _computed(formula, nows)
+    except (ArithmeticError, ValueError) as error:
+        refuse("UNSUPPORTED_VALUE", f"{symbol} of a number that cannot be computed: {error}")
+    ex.guards.require(Decides(tuple(places), formula, answer))
+    return Const(answer)
+
+
+def _formula(ex: Executor, value: Any, places: dict[Source, int], nows: list[Any], depth: int = 0) -> Any:
+    """A number as `Decides` has it, by the places of its sources; what stands there now is added to `nows`."""
+    if isinstance(value, Const):
+        return _formula_of_int(ex, value.value.expr, places, nows) if isinstance(value.value, SymInt) else (value.value,)
+    if value.now is not None and value.source is not None:
+        return _placed(value.source, value.now, places, nows)
+    if value.computed is None or depth == DEEPEST:
+        refuse("UNSUPPORTED_VALUE", "a comparison of a number that the program computes")
+    function, args = value.computed
+    function = function.function if isinstance(function, Careful) else function
+    if not isinstance(function, BuiltinFunctionType):
+        refuse("UNSUPPORTED_VALUE", "a comparison of a number that a function in Python computes")
+    return (function, *[_formula(ex, arg, places, nows, depth + 1) for arg in args])
+
+
+def _formula_of_int(ex: Executor, expr: IntExpr, places: dict[Source, int], nows: list[Any]) -> Any:
+    """The polynomial, as a sum of products."""
+    found: Any = None
+    if len(expr.terms) + max(map(len, expr.terms), default=0) > DEEPEST // 2:
+        refuse("UNSUPPORTED_VALUE", "a comparison of a number that is computed in so many steps")
+    for symbols, coefficient in expr.terms.items():
+        term: Any = (coefficient,)
+        for symbol in symbols:
+            if symbol.name not in ex.integers:
+                refuse("UNSUPPORTED_VALUE", "a comparison of a number that is made of a size")
+            place = _placed(ex.integers[symbol.name], ex.env.values[symbol.name], places, nows)
+            term = place if term == (1,) else (operator.mul, term, place)
+        found = term if found is None else (operator.add, found, term)
+    return (0,) if found is None else found
+
+
+def _placed(source: Source, now: Any, places: dict[Source, int], nows: list[Any]) -> int:
+    if source not in places:
+        places[source] = len(nows)
+        nows.append(now)
+    return places[source]
+
+
+def _computed(formula: Any, nows: list[Any]) -> Any:
+    if isinstance(formula, int):
+        return nows[formula]
+    first, *args = formula
+    return first(*[_computed(arg, nows) for arg in args]) if args else first
 
 
 def is_complex(value: Any) -> bool:
@@ -219,7 +284,7 @@ def _made_before(ex: Executor, function: Callable[..., Any], given: tuple[Value,
     step = ex.precede(function if finite else Careful(function), name, *given, seen=False, lasts=False)
     input_slot(ex)
     step.node = ex.graph.placeholder(name, Meta(dtypes.float64, ()))
-    made = Number(step.node, step.made)
+    made = Number(step.node, step.made, computed=(function, given))
     if not finite:
         ex.builder.bail_out_where(ex.builder.call("logical_not", ex.builder.call("isfinite", made.node)))
     return made
@@ -238,7 +303,7 @@ def _known_before(ex: Executor, value: Any) -> Value:
     function, args = value.computed
     given = tuple(_known_before(ex, a) for a in args)
     step = ex.precede(Careful(function), "number", *given, seen=False, lasts=False)
-    return Number(value.node, step.made)
+    return Number(value.node, step.made, value.computed)
 
 
 class Careful:
