@@ -27,8 +27,6 @@ def _is_tracing() -> bool:
     return False
 
 
-
-
 def _jit_set_profiling_mode(on: bool) -> bool:
     """There is no TorchScript; the value that was set before."""
     return True
@@ -49,6 +47,11 @@ _jit_set_nvfuser_enabled = _jit_override_can_fuse_on_cpu
 def _len_torch_function_stack() -> int:
     """0: there are no modes of functions."""
     return 0
+
+
+def _disabled_torch_function_impl(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """What classes name as their ``__torch_function__`` that want none: the function itself."""
+    return func(*args, **(kwargs or {}))
 
 
 class DisableTorchFunctionSubclass:
