@@ -256,6 +256,7 @@ def test_a_thread_that_is_in_an_import_waits_for_none_that_loads(tmp_path: Path)
         import bytecode
     """))
     run(f"""
+        dg.config.compile_budget = 10.0
         begun, loading_now, folder = threading.Event(), threading.Event(), {str(tmp_path)!r}
         meanwhile(loading_now.set)
         sys.path.insert(0, folder)

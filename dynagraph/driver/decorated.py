@@ -224,7 +224,8 @@ class Decorated:
 
     def _begin(self) -> bool:
         """Load the compiler; False: not now."""
-        compiler = loading.compiler_at_hand(0.0 if self.options.limited else loading.PATIENCE)
+        is_limited = self.options.limited and config.compile_budget is not None
+        compiler = loading.compiler_at_hand(0.0 if is_limited else loading.PATIENCE)
         if compiler is None:
             if loading.failure is None:
                 self.stats.put_off += 1
