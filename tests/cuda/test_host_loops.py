@@ -517,6 +517,6 @@ def test_numbers_that_are_read_back(cp: Any) -> None:
     symmetric = A + A.T
     compiles = 0
     for tol in (1e-2, 1e-6, 2.0, 1e-9, 1e-3, 1e-5, 3e-5):
-        compiles = compiled.stats.compiles if tol == 1e-3 else compiles
+        compiles = compiled.stats.compiles if tol == 1e-5 else compiles  # now there is a program for either answer
         same(compiled(cp.asarray(symmetric), cp.asarray(B), tol), power(symmetric, B, tol))
     assert compiled.stats.compiles == compiles and compiled.stats.fallbacks == 0

@@ -137,3 +137,25 @@ def test_logical_functions_are_of_truths() -> None:
         for expected, got in zip(f(np.array(x), np.array(y)), g(np.array(x), np.array(y))):
             np.testing.assert_array_equal(got, expected)
     assert not g.stats.side_exits
+
+
+def test_a_recursion_that_sets_a_variable_of_an_enclosing_function() -> None:
+    def plain(n):
+        placed, count = np.full(n, -1), 0
+
+        def place(row, placed):
+            nonlocal count
+            if row == n:
+                count += 1
+                return
+            for col in range(n):
+                if not np.any(placed[:row] == col):
+                    placed[row] = col
+                    place(row + 1, placed)
+
+        place(0, placed)
+        return count
+
+    compiled = dg.compile(plain)
+    for n in (2, 3, 3, 4, 2):
+        assert compiled(n) == plain(n)

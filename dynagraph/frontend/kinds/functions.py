@@ -42,7 +42,6 @@ from dynagraph.frontend.kinds.values import (
 )
 
 SET_CONTENTS = types.CellType.cell_contents.__set__  # type: ignore[attr-defined]
-DESCRIPTORS_IN_C = (types.WrapperDescriptorType, types.MethodDescriptorType)
 
 
 class TrueSlots(Slots):
@@ -206,11 +205,9 @@ class MethodSlots(TrueSlots):
     def recipe(self, results: Recipes, value: Method) -> Recipe:
         if isinstance(value.function, str):
             return ("make", getattr, (results.build(value.owner), ("const", value.function)))
-        if isinstance(value.function, Const) and isinstance(value.function.value, DESCRIPTORS_IN_C):
+        if isinstance(value.function, Const) and not isinstance(value.function.value, types.BuiltinFunctionType):
             found = value.function.value  # which a subclass may have redefined
             return ("make", bind, (("const", found), results.build(value.owner)))
-        if isinstance(value.function, Const) and not isinstance(value.function.value, types.BuiltinFunctionType):
-            return ("make", getattr, (results.build(value.owner), ("const", value.function.value.__name__)))
         return ("make", types.MethodType, (results.build(value.function), results.build(value.owner)))
 
 

@@ -38,6 +38,8 @@ def make_cell(b: Builder, i: Instruction) -> None:
 @handler("STORE_DEREF")
 def store_deref(b: Builder, i: Instruction) -> None:
     frame = b.top
+    if i.value in frame.program.code.co_freevars:
+        raise NotNative(f"{i.value} of an enclosing function is set")
     if not frame.whole and i.value not in frame.plain:
         raise NotNative(f"{i.value} is shared with an inner function")
     frame.locals[i.value] = b.pop()
