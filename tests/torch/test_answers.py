@@ -384,10 +384,10 @@ def test_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         own.hub.download_url_to_file(source.as_uri(), str(tmp_path / "wrong"), hash_prefix="0000", progress=False)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["there", "weights-x.pth"]
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    monkeypatch.setattr("dynagraph.torch.hub._directory", None)  # set_dir's is put back
     assert own.hub.get_dir() == str(tmp_path / "hub")
     own.hub.set_dir(tmp_path / "other")
     assert own.hub.get_dir() == str(tmp_path / "other")
-    monkeypatch.setattr("dynagraph.torch.hub._directory", None)
     with pytest.raises(RuntimeError, match=r"^torch\.hub\.load: dynagraph\.torch does not"):
         own.hub.load("https://example.org/x.pth")
 

@@ -74,9 +74,9 @@ def _backward(d: Any, g: Any, weight: int, statistics: Any, extent: Any) -> list
     by = d.operand(weight).array if weight < count else None
     mean, variance = statistics
     found = normalize_back(_in_memory(g, how), _in_memory(x, how), by, mean, variance, sizes, how, d.attrs["eps"], needs)
-    return [
-        None if array is None else ArrayTerm(array if k else _as_shown(array, x.shape, how)) for k, array in enumerate(found)
-    ]
+    by_x = None if found[0] is None else ArrayTerm(_as_shown(found[0], x.shape, how))
+    affine = enumerate(found[1:], weight)
+    return [by_x, *[None if array is None else ArrayTerm(array.reshape(d.operand(number).shape)) for number, array in affine]]
 
 
 def _is_by_kernels(g: Any, *terms: Any) -> bool:

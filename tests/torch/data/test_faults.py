@@ -32,6 +32,13 @@ class Slow(Dataset):  # type: ignore[type-arg]
         return torch.full((300,), float(k))
 
 
+class Endless(Slow):
+    """So many of them that an interrupt comes first."""
+
+    def __len__(self) -> int:
+        return 1_000_000
+
+
 def left() -> tuple[int, list[Any]]:
     gc.collect()
     return len(os.listdir("/proc/self/fd")), multiprocessing.active_children()
@@ -66,14 +73,13 @@ def test_workers_that_are_killed_at_random_moments(runs: int) -> None:
 
 INTERRUPTED = """
 import multiprocessing
-from tests.torch.data.test_faults import Slow
+from tests.torch.data.test_faults import Endless
 from dynagraph.torch.utils.data import DataLoader
 
-batches = iter(DataLoader(Slow(), batch_size=5, num_workers=2))
+batches = iter(DataLoader(Endless(), batch_size=5, num_workers=2))
 print(*(child.pid for child in multiprocessing.active_children()), flush=True)
-while True:
-    for batch in batches:
-        pass
+for batch in batches:
+    pass
 """
 
 
@@ -94,11 +100,10 @@ def test_an_interrupt_ends_the_workers() -> None:
 
 def test_an_interrupt_that_is_caught_leaves_nothing() -> None:
     def interrupted() -> None:
-        batches = iter(DataLoader(Slow(), batch_size=5, num_workers=2))
+        batches = iter(DataLoader(Endless(), batch_size=5, num_workers=2))
         threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
-        while True:
-            for _ in batches:
-                pass
+        for _ in batches:
+            pass
 
     before = left()
     with pytest.raises(KeyboardInterrupt):
