@@ -75,9 +75,9 @@ def test_the_last_attempt_of_a_capture_begins_where_the_first_one_ended(made):
 def test_an_attempt_whose_deadline_came_is_gone_on_with(made, monkeypatch):
     given, plain = [], Compilation._capture
 
-    def late(self, function, values, learned):
+    def late(self, function, values, learned, gives_up_at):
         given.append(dict(learned))
-        captured = plain(self, function, values, learned)
+        captured = plain(self, function, values, learned, gives_up_at)
         if len(given) == 1:
             raise deadline.OutOfTime
         return captured

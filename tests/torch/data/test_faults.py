@@ -72,7 +72,8 @@ def test_workers_that_are_killed_at_random_moments(runs: int) -> None:
 
 
 INTERRUPTED = """
-import multiprocessing
+import multiprocessing, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where tests run with SIGINT ignored
 from tests.torch.data.test_faults import Endless
 from dynagraph.torch.utils.data import DataLoader
 
@@ -98,7 +99,7 @@ def test_an_interrupt_ends_the_workers() -> None:
     assert not any(os.path.exists(f"/proc/{pid}") for pid in workers)
 
 
-def test_an_interrupt_that_is_caught_leaves_nothing() -> None:
+def test_an_interrupt_that_is_caught_leaves_nothing(sigint: None) -> None:
     def interrupted() -> None:
         batches = iter(DataLoader(Endless(), batch_size=5, num_workers=2))
         threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
