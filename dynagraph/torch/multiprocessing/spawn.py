@@ -54,9 +54,10 @@ def signal_name(code: int) -> str:
 
 
 def end_with_parent() -> None:
-    """On Linux: this process is interrupted when the one that started it ends."""
+    """On Linux: this process is interrupted, or terminated where it ignores that, when the one that started it ends."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
+        is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # as in scripts behind `&` and `nohup`
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM if is_ignored else signal.SIGINT)
 
 
 def _run(function: Callable[..., Any], index: int, args: Sequence[Any], errors: Connection) -> None:
