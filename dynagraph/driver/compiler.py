@@ -74,7 +74,8 @@ def _on_frame(function: types.FunctionType, code: types.CodeType, values: tuple)
     root = getattr(_frame_hook.watched(), "compilation", None)
     if root is None or not may_be_captured(function, code):
         return _frame_hook.SKIP
-    return root.on_frame(function, code, values) if any(map(_holds_arrays, (*values, *_enclosed(function)))) else None
+    holds = any(map(_holds_arrays, values)) or any(map(_holds_arrays, _enclosed(function)))
+    return root.on_frame(function, code, values) if holds else None
 
 
 def _enclosed(function: types.FunctionType) -> list[Any]:

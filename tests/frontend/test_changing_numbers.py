@@ -204,3 +204,12 @@ def test_averages_that_begin_anew_need_few_programs() -> None:
         got, want = compiled(got, X + 1.0, state), plain(want, X + 1.0, other)
         np.testing.assert_array_equal(got, want)
     assert compiled.stats.compiles <= 4 and not compiled.stats.breaks and compiled.stats.fallbacks == 0
+
+
+def test_roots_of_negative_numbers_are_compared_as_python_compares_them() -> None:
+    compiled = dg.compile(lambda x, t: x * 2.0 if t**0.5 > 1.0 else x, backend="reference")
+    for t in (2.0, 3.0, 0.25, 4.0, 0.5):
+        np.testing.assert_array_equal(compiled(X, t), X * 2.0 if t**0.5 > 1.0 else X)
+    with pytest.raises(TypeError, match="not supported between instances of 'complex' and 'float'"):
+        compiled(X, -1.0)
+    assert compiled.stats.fallbacks == 0, compiled.stats.last_error

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import dynagraph as dg
 from dynagraph.frontend.guards.sources import Attribute, Item, Key, Local
 
 
@@ -43,5 +44,7 @@ def test_what_is_there_is_found() -> None:
     made.__dict__["own"] = [1, {"a": 2}]
     own = Attribute(Local(0, "x"), "own")
     assert Key(Item(own, 1), "a").now((made,), ()) == 2
+    made.__dict__["compiled"] = dg.compile(lambda x: x)  # with a __get__, which an instance's own attribute is not asked for
+    assert Attribute(Local(0, "x"), "compiled").now((made,), ()) is made.compiled
     assert Attribute(Local(0, "x"), "method").now((made,), ()) == made.method
     assert Attribute(Local(0, "x"), "__name__").now((Computes.method,), ()) == "method"

@@ -179,8 +179,9 @@ class Attribute(Step):
     def read(self, obj: Any) -> Any:
         """By no code of Python: another object than was captured may stand at the base."""
         found = inspect.getattr_static(obj, self.name)
-        if type(found) not in BOUND_IN_C and hasattr(type(found), "__get__"):
-            raise AttributeError(f"{self} is computed")
+        is_bound = type(found) not in BOUND_IN_C and hasattr(type(found), "__get__")
+        if is_bound and (isinstance(obj, type) or inspect.getattr_static(type(obj), self.name, None) is found):
+            raise AttributeError(f"{self} is computed")  # what an instance holds itself is given as it is
         if isinstance(obj, type):
             return type.__getattribute__(obj, self.name)
         return object.__getattribute__(obj, self.name)

@@ -147,7 +147,7 @@ def _decided(ex: Executor, symbol: str, left: Any, right: Any) -> Const:
     formula = (BINARY[symbol].function, _formula(ex, left, places, nows), _formula(ex, right, places, nows))
     try:
         answer = _computed(formula, nows)
-    except (ArithmeticError, ValueError) as error:
+    except (ArithmeticError, TypeError, ValueError) as error:  # TypeError: of complex numbers, which roots of negative ones are
         refuse("UNSUPPORTED_VALUE", f"{symbol} of a number that cannot be computed: {error}")
     ex.guards.require(Decides(tuple(places), formula, answer))
     return Const(answer)

@@ -25,11 +25,18 @@ def new_file() -> int:
         return os.dup(file.fileno())
 
 
+def _reserve(file: int, nbytes: int) -> None:
+    if hasattr(os, "posix_fallocate"):  # not on macOS
+        os.posix_fallocate(file, 0, nbytes)
+    else:
+        os.ftruncate(file, nbytes)
+
+
 def allocate(nbytes: int) -> FileMapping:
     """Memory that other processes can map; OSError, and no signal at a later write, where there is not enough."""
     file = new_file()
     try:
-        os.posix_fallocate(file, 0, nbytes)
+        _reserve(file, nbytes)
         return FileMapping(file, nbytes)
     except BaseException:
         os.close(file)
