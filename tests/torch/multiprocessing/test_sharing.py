@@ -37,7 +37,11 @@ def descriptors() -> int:
 def nothing_is_left() -> Iterator[None]:
     before = set(os.listdir("/dev/shm"))
     yield
-    assert not multiprocessing.active_children()
+    left = multiprocessing.active_children()
+    for process in left:  # so that a test that fails does not fail the next ones
+        process.kill()
+        process.join()
+    assert not left
     assert not {name for name in os.listdir("/dev/shm") if name not in before and "dynagraph" in name}
 
 
@@ -343,11 +347,11 @@ def test_memory_is_gone_whoever_is_killed(killed: str) -> None:
     inode = FORK.Value("q", 0)
 
     def send() -> None:
-        x = torch.ones(100_000)
-        there.put(x)
+        x = torch.ones(100_000).share_memory_()
         mapping = mapping_of(x._storage.array)
         assert mapping is not None
-        inode.value = os.fstat(mapping.file).st_ino
+        inode.value = os.fstat(mapping.file).st_ino  # before the other end has it, and says so
+        there.put(x)
         release.wait()
 
     processes = {
