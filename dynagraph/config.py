@@ -110,6 +110,7 @@ def _topics(value: Any) -> frozenset[str]:
 
 
 PRODUCTS = ("auto", "own", "blas")
+TIERS = ("both", "best", "quick")
 
 
 def _one_of(*names: str) -> Callable[[Any], str]:
@@ -242,12 +243,20 @@ SWITCHES: tuple[Switch, ...] = (
         "of the process; compiling that would cost more is put off until plain calls have taken as long",
     ),
     Switch(
-        "two_tiers",
-        True,
-        _flag,
-        "0 or 1",
-        "compile native loops, and programs that the C compiler takes long for, quickly before their first call, and with all "
-        "optimisations beside the calls after it; off: once, with all optimisations",
+        "tiers",
+        "both",
+        _one_of(*TIERS),
+        f"one of {', '.join(TIERS)}",
+        "both: compile native loops, and programs that the C compiler takes long for, quickly before their first call, and with all "
+        "optimisations beside the calls after it; best: once, with all optimisations; quick: once, quickly (-O1); the results are "
+        "the same",
+    ),
+    Switch(
+        "compiler_processes",
+        0,
+        _integer(0),
+        "an integer of at least 0",
+        "processes of the C compiler that share the work on one large program, at most; 0: one for each processor, up to 8",
     ),
     Switch(
         "tape_limit",

@@ -37,7 +37,8 @@ entry_limit: int
 break_limit: int
 stay_eager: bool
 compile_budget: float | None
-two_tiers: bool
+tiers: str
+compiler_processes: int
 tape_limit: int
 unroll_limit: int
 inline_depth: int

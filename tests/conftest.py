@@ -24,7 +24,9 @@ if not os.path.basename(os.environ.get("DYNAGRAPH_CACHE_DIR", "")).startswith(CA
     # on a loaded machine anything may take too long, or be slower than NumPy; tests of that set their own
     os.environ.setdefault("DYNAGRAPH_STAY_EAGER", "0")
     os.environ.setdefault("DYNAGRAPH_COMPILE_BUDGET", "unlimited")
-    os.environ.setdefault("DYNAGRAPH_TWO_TIERS", "0")  # each kernel is compiled once
+    # each kernel is compiled once, by one process: the tests of a run share the processors
+    os.environ.setdefault("DYNAGRAPH_TIERS", "quick")
+    os.environ.setdefault("DYNAGRAPH_COMPILER_PROCESSES", "1")
     os.environ.setdefault("DYNAGRAPH_CACHE_PROGRAMS", "0")  # each test captures what it calls
     atexit.register(shutil.rmtree, _folder, ignore_errors=True)
 

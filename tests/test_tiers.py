@@ -36,7 +36,7 @@ def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Compil
     made = Compiler(tmp_path)
     script = made.path.read_text()
     made.path.write_text(script.replace("  while", '  case "$*" in *-O1*) exec cc "$@";; esac\n  while'))
-    with dg.config.override(cc=str(made.path), cache_dir=str(tmp_path / "cache"), two_tiers=True):
+    with dg.config.override(cc=str(made.path), cache_dir=str(tmp_path / "cache"), tiers="both"):
         kernel_cache.compiler()
         yield made
         kernel_cache.stop_compilers()
@@ -206,12 +206,11 @@ def left(x: Any, n: int, d: int) -> Any:
 
 
 @pytest.mark.parametrize(("n", "d"), [(10, 30), (25, 30), (10, 5), (20, 20), (45, 60)])
-def test_both_leave_by_the_same_exits(monkeypatch: pytest.MonkeyPatch, n: int, d: int) -> None:
+def test_both_leave_by_the_same_exits(n: int, d: int) -> None:
     x = [float(k) for k in range(50 if d == 60 else 20)]
     outcomes = []
-    for quick in (True, False):
-        monkeypatch.setattr(kernel_cache, "may_begin_unasked", lambda: False)
-        with dg.config.override(two_tiers=quick):
+    for tiers in ("quick", "best"):
+        with dg.config.override(tiers=tiers):
             f = dg.compile(left)
             outcomes.append((outcome(f, x, n, d), dict(f.stats.side_exits)))
     assert outcomes[0] == outcomes[1] and outcomes[0][0] == outcome(left, x, n, d)
@@ -229,7 +228,7 @@ def test_nothing_is_left_when_the_process_ends(compiler: Compiler, source: str, 
     every = "from dynagraph.backends.c import backend; backend.WORTH_TIERS = 0"
     script.write_text(f"import numpy as np, dynagraph as dg\n{every}\n{source}\nprint(dg.compile(program)(np.arange(20.0)))\n")
     environment = {**os.environ, "DYNAGRAPH_CC": str(compiler.path), "DYNAGRAPH_CACHE_DIR": str(tmp_path / "cache"),
-                   "DYNAGRAPH_TWO_TIERS": "1", "TMPDIR": str(tmp_path / "temporary")}  # fmt: skip
+                   "DYNAGRAPH_TIERS": "both", "TMPDIR": str(tmp_path / "temporary")}  # fmt: skip
     start = time.monotonic()
     done = subprocess.run([sys.executable, "-W", "error", script], env=environment, check=True, capture_output=True, text=True)
     assert float(done.stdout) == program(X) and time.monotonic() - start < PATIENCE

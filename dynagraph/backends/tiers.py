@@ -88,12 +88,12 @@ def in_tiers(source: str, function: str, has_complex: bool, is_slow: bool = True
     `has_complex`: whether it computes with complex numbers.  Where gcc 12 vectorises their products it contracts them, whatever its
     flags say: both would not give the same bits.  `is_slow`: whether compiling it takes so long that doing it twice is worth it.
     """
-    if has_complex or not (config.two_tiers and is_slow):
+    if has_complex or config.tiers == "best" or (config.tiers == "both" and not is_slow):
         return kernels_of(source), None
     best = kernel_cache.kernels_at_hand(source)
     if best is not None:
         return best, None
-    return kernels_of(source, quickly=True), Better(source, function)
+    return kernels_of(source, quickly=True), Better(source, function) if config.tiers == "both" else None
 
 
 __all__ = ["Better", "in_tiers"]

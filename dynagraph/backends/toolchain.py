@@ -133,7 +133,7 @@ class Toolchain:
         Raises CompilerError where the compiler does not start.
         """
         sweep_once()
-        parts = parts_of(source, self.most_processes)
+        parts = parts_of(source, min(self.most_processes, config.compiler_processes or MOST_PARTS))
         link = ["-o", IMAGE, "-lm"]
         rounds = [[[SOURCE, *link]]]
         if len(parts) > 1:

@@ -86,7 +86,7 @@ class Stats:
     (`config.compile_budget`), or because another thread was loading the compiler.  earned_seconds: what they have earned.
     fallbacks: failures inside the compiler; each call then ran eagerly.  compile_seconds: time spent on capture and compilation.
     improve_seconds: time that the C compiler has worked beside the calls, with all optimisations, on what was compiled quickly
-    first (`config.two_tiers`).
+    first (`config.tiers`).
     unimproved: programs and native loops for which it failed at that; they stay as they are.  breaks: reasons why captures
     ended before the function did, with counts.  side_exits: how often native loops were left from within, by line and reason.
     calls_out: how often they called a Python function, and went on, likewise.  not_joined: of dynagraph.torch, why operations

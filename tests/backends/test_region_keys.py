@@ -32,7 +32,7 @@ def total(x, y):
 
 @pytest.fixture
 def cached(tmp_path):
-    with dg.config.override(cache_dir=tmp_path / "kernels", two_tiers=False):
+    with dg.config.override(cache_dir=tmp_path / "kernels", tiers="best"):
         yield tmp_path / "kernels"
 
 

@@ -289,7 +289,7 @@ def difference(nest: Nest, used: list[int] | None = None, says: tuple[str, ...] 
         compiled.append(dg.compile(f, dynamic=True))
         return compiled[0]
 
-    switches = dg.config.override(strict=True, unroll_limit=4, compile_budget=None, stay_eager=False, two_tiers=False)
+    switches = dg.config.override(strict=True, unroll_limit=4, compile_budget=None, stay_eager=False, tiers="best")
     with warnings.catch_warnings(), switches, np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         expected = list(outcomes(nest, lambda f: f))

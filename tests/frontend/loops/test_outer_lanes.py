@@ -213,7 +213,7 @@ def test_as_python_has_it(function: Callable) -> None:
 @pytest.mark.parametrize("function", BRANCHING)
 def test_lanes_go_different_ways(function: Callable) -> None:
     compiled = dg.compile(function, dynamic=True, mode="max")
-    with dg.config.override(two_tiers=False):
+    with dg.config.override(tiers="best"):
         for layout in range(5):
             n = (33, 18, 20, 25, 31)[layout]
             assert outcome(compiled, *arrays(n, layout), n) == outcome(function, *arrays(n, layout), n), layout
@@ -232,7 +232,7 @@ def test_other_dtypes(dtype: str) -> None:
                 c[i, j] = s
 
     compiled = dg.compile(total, dynamic=True, mode="max")
-    with dg.config.override(two_tiers=False):
+    with dg.config.override(tiers="best"):
         for n in (35, 33, 20):
             made = [(10 * x).astype(dtype) for x in arrays(n, 0)]
             assert outcome(compiled, *(x.copy() for x in made), n) == outcome(total, *(x.copy() for x in made), n), n
@@ -256,7 +256,7 @@ def test_a_lane_that_fails_gives_the_strip_up() -> None:
         a[7, 21] = value
         raised = []
         for f, c in ((compiled, got), (total, want)):
-            with dg.config.override(two_tiers=False):
+            with dg.config.override(tiers="best"):
                 try:
                     f(a, *c, 40)
                 except (ZeroDivisionError, OverflowError) as error:
