@@ -18,6 +18,9 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed
 	$(PYTEST)
 
+# `make test` compiles with few optimisations, which takes half the time, but in the tests of the C backend; these with all
+test-all test-programs test-frontend fuzz soak: export DYNAGRAPH_TIERS = best
+
 # with every case of the tests that `make test` samples, and under another C compiler
 test-all: $(VENV)/.installed
 	$(PYTEST) -o faulthandler_timeout=1800 --all-cases

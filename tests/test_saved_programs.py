@@ -87,6 +87,7 @@ EDITS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("edit", EDITS)
 def test_edited_code_is_captured_anew(process: Process, edit: str) -> None:
     before = process()
@@ -110,6 +111,7 @@ helper = Model()
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "old, new",
     [("scale = 2.0", "scale = 5.0"), ("+ self.shift", "- self.shift"), ("return 2.0", "return 7.0"), ("= 1.0", "= 9.0")],
@@ -171,6 +173,7 @@ PER_PROCESS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("what", PER_PROCESS)
 def test_what_each_process_has_anew_is_not_kept(process: Process, what: str) -> None:
     helper = "FACTOR = 3.0\n" + PER_PROCESS[what]
@@ -283,6 +286,7 @@ PATCHES = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("what", PATCHES)
 def test_libraries_that_a_later_process_has_patched(process: Process, what: str) -> None:
     plain = LAYER.format(patch="")

@@ -209,8 +209,8 @@ def left(x: Any, n: int, d: int) -> Any:
 def test_both_leave_by_the_same_exits(n: int, d: int) -> None:
     x = [float(k) for k in range(50 if d == 60 else 20)]
     outcomes = []
-    for tiers in ("quick", "best"):
-        with dg.config.override(tiers=tiers):
+    for choice in ("quick", "best"):
+        with dg.config.override(tiers=choice):
             f = dg.compile(left)
             outcomes.append((outcome(f, x, n, d), dict(f.stats.side_exits)))
     assert outcomes[0] == outcomes[1] and outcomes[0][0] == outcome(left, x, n, d)

@@ -411,6 +411,7 @@ def test_fusion_puts_every_real_node_into_one_group():
     assert set(graph.outputs) <= set(plan.stored)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("step", [1, 2, 3, -1, -2])
 @pytest.mark.parametrize("columns", [4, 7, 12, 16, 33])
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64", "float32", "float64"])

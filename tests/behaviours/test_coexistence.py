@@ -1179,6 +1179,7 @@ def test_other_threads_run_while_a_program_that_was_captured_small_works_on_much
     assert any(start + 0.1 * (end - start) < t < start + 0.9 * (end - start) for t in ticks)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("error", ["BaseException", "Exception", "KeyboardInterrupt"])
 @pytest.mark.parametrize("backend", ["numpy", "c"])
 def test_signals_at_any_moment_are_handled_within_the_try_block(backend, error):

@@ -17,7 +17,7 @@ def failures(seeds: range, used: list[int]) -> list[str]:
     return [f"seed {seed}: {text}\n{Nest(seed).source}" for seed, text in found if text is not None]
 
 
-@pytest.mark.sampled(40)  # each program takes half a second, most of it in the C compiler
+@pytest.mark.sampled(80)  # each program takes half a second, most of it in the C compiler
 @pytest.mark.parametrize("start", range(0, PROGRAMS, CHUNK))
 def test_nests_do_compiled_what_they_do_plainly(start: int) -> None:
     used = [0]
@@ -27,7 +27,7 @@ def test_nests_do_compiled_what_they_do_plainly(start: int) -> None:
     assert used[0] > 0, "none of these nests has lanes"
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("start", range(0, PROGRAMS // 2, CHUNK))
 def test_nests_in_another_order_do_the_same(start: int) -> None:
     used = [0]
