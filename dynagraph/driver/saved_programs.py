@@ -176,10 +176,10 @@ def _written(function: types.FunctionType, captured: Captured, executable: Execu
     machine: Parts | None = None
     if executable is not None and native is not None:
         source = executable.artifacts["kernels"]
-        in_tiers = native.better is not None
+        best, at_first = kernel_cache.key_of(source), native.kernels.key
+        is_best = at_first == best
         machine = (
-            kernel_cache.key_of(source), native.kernels.key if in_tiers else None,
-            zlib.compress(source.encode(), 1) if in_tiers else b"",
+            best, None if is_best else at_first, b"" if is_best else zlib.compress(source.encode(), 1),
             native.entry, native.workspace, native.release_gil, native.limits, native.external_call,
         )  # fmt: skip
     rows, last, n_registers = captured.guards.parts()
@@ -199,8 +199,9 @@ def _read(image: bytes, function: types.FunctionType, values: tuple[Any, ...]) -
     if machine is not None:
         best, quick, source, entry, workspace, release_gil, limits, calls = machine
         kernels, better = kernel_cache.kernels_known_as(best), None
-        if kernels is None and quick is not None:
-            kernels, better = kernel_cache.kernels_known_as(quick), Better(zlib.decompress(source).decode(), entry)
+        if kernels is None and quick is not None and config.tiers != "best":
+            kernels = kernel_cache.kernels_known_as(quick)
+            better = Better(zlib.decompress(source).decode(), entry) if config.tiers == "both" else None
         if kernels is None:
             return None
         native = NativeProgram(kernels, entry, workspace, release_gil, limits, calls, better)
