@@ -10,6 +10,7 @@ from typing import Any
 from dynagraph import torch
 from dynagraph.torch import distributed as dist
 from dynagraph.torch import nn
+from dynagraph.torch.distributed.groups import abort
 
 STEPS, BATCH = 20, 8
 
@@ -84,12 +85,10 @@ def run(checks: Iterable[Callable[[], None]]) -> None:
             continue
         try:
             check()
-        except BaseException:
+        except Exception:
             sys.stderr.write(f"rank {dist.get_rank()}: {check.__name__}\n{traceback.format_exc()}")
             sys.stderr.flush()
-            from mpi4py import MPI  # noqa: PLC0415
-
-            MPI.COMM_WORLD.Abort(1)
+            abort(1)
         dist.barrier()
         if dist.get_rank() == 0:
             print(f"ok {check.__name__}", flush=True)

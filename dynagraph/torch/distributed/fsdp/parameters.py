@@ -19,7 +19,7 @@ from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.grad_mode import no_grad
 from dynagraph.torch.core.parameter import Parameter
 from dynagraph.torch.core.tensor import Tensor
-from dynagraph.torch.distributed.tensor.sharded import DTensor, rows_of, sharded
+from dynagraph.torch.distributed.tensor.sharded import rows_of, sharded
 from dynagraph.torch.distributed.work import advance
 from dynagraph.torch.functions.common import NAMESPACES
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from dynagraph.torch import distributed as dist
 from dynagraph.torch.autograd.function import Function
-from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.functions.common import NAMESPACES
