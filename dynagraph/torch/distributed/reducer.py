@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dynagraph.markers import graph_break, is_compiling
 from dynagraph.torch import distributed as dist
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.engine import queue_callback, will_run
@@ -62,11 +63,8 @@ class Reducer:
         self.bucket_of: list[Bucket] = []
         self.part_of: list[Tensor] = []
         self._build(range(len(parameters) - 1, -1, -1))
-        self.expects = self.started = self.ends = False
-        self.next = 0  # the bucket that leaves next
-        self.ready = bytearray(len(parameters))
         self.times = [1] * len(parameters)  # how often each gradient comes in a backward; `static` counts
-        self.counts = [0] * len(parameters)
+        self._reset()
         self.used_over_ranks: Any = None
         self.begin_handles: list[Any] = []
         me = weakref.ref(self)
@@ -86,10 +84,8 @@ class Reducer:
             for k, part in zip(bucket.numbers, bucket.views):
                 self.bucket_of[k], self.part_of[k] = bucket, part
 
-    def rebuild(self) -> bool:
-        """Once, after the first backward: put the gradients into buckets in the order in which they came on rank 0."""
-        if self.rebuilt or self.find_unused or not self.finished:
-            return False
+    def _rebuild(self) -> None:
+        """Once, at the end of the first backward: put the gradients into buckets in the order in which they came on rank 0."""
         self.rebuilt = True
         with no_grad():
             rest = [k for k in range(len(self.parameters) - 1, -1, -1) if k not in set(self.order)]
@@ -99,7 +95,7 @@ class Reducer:
             self._build(order.tolist())
             if self.as_views:
                 self._move_views(before)
-        return True
+        self._reset()
 
     def _move_views(self, before: Sequence[Tensor]) -> None:
         storages = {id(flat._storage) for flat in before}
@@ -111,32 +107,33 @@ class Reducer:
 
     # -- a backward --
 
-    def prepare(self, outputs: Sequence[Tensor]) -> None:
-        """Before a backward whose gradients are reduced; `outputs`: those of forward."""
-        self.check_finished()
+    def _reset(self) -> None:
+        """Before a backward: nothing has come."""
         for bucket in self.buckets:
             bucket.pending, bucket.work = len(bucket.numbers), None
-        self.next = 0
+        self.next = 0  # the bucket that leaves next
         self.ready = bytearray(len(self.parameters))
         self.counts = [0] * len(self.parameters)
-        self.expects, self.ends = True, False
+        self.expects = False  # whether the next backward is reduced
+        self.started = False  # whether it has begun
+        self.ends = False  # whether its end has been asked for
+
+    def prepare(self, outputs: Any) -> None:
+        """Before a backward whose gradients are reduced; `outputs`: the tensors that forward gives.  Captures follow it."""
+        self.expects = True
         if self.find_unused or (self.static and not self.finished):
             self._remove_begin()
             self.begin_handles = [t.register_hook(self._begin_at_output) for t in outputs if t.requires_grad]
 
     def forget(self) -> None:
-        """Before a forward whose gradients stay on this rank."""
-        self.check_finished()
+        """Before a backward whose gradients stay on this rank."""
         self.expects = False
-        self._remove_begin()
 
-    def check_finished(self) -> None:
-        """RuntimeError where the backward before was not reduced, with the names of the parameters that it waits for."""
-        if not self.started:
-            return
-        self.started = self.expects = False
+    def unfinished(self) -> RuntimeError:
+        """The error of a backward that has begun and was not reduced, with the names of the parameters that it waits for."""
         missing = [k for k, done in enumerate(self.ready) if not done]
-        raise RuntimeError(UNFINISHED.format(
+        self._reset()
+        return RuntimeError(UNFINISHED.format(
             rank=dist.get_rank(self.group), names=", ".join(self.names[k] for k in missing), numbers=" ".join(map(str, missing))
         ))  # fmt: skip
 
@@ -169,15 +166,16 @@ class Reducer:
         """The gradient of a parameter is there."""
         if not self.expects:
             return
+        if is_compiling():  # this and what follows happens when the program runs, not when it is made
+            graph_break()
         if not self.rebuilt and not self.finished:
             self.order.append(k)
         if (self.find_unused or self.static) and not self.ends:
             self._begin()
         self.started = True
         self.counts[k] += 1
-        if self.static:
-            if not self.finished or self.counts[k] < self.times[k]:  # the first backward is reduced at its end
-                return
+        if self.static and (not self.finished or self.counts[k] < self.times[k]):  # the first backward is reduced at its end
+            return
         if self.ready[k]:
             raise RuntimeError(TWICE.format(name=self.names[k], number=k))
         self._mark(k)
@@ -231,8 +229,13 @@ class Reducer:
         used = self._used_anywhere() if self.find_unused or self.static else None
         for bucket in self.buckets:
             self._hand_out(bucket, used)
+        self._finish()
+
+    def _finish(self) -> None:
+        self._reset()
         self.finished += 1
-        self.started = self.expects = self.ends = False
+        if not (self.rebuilt or self.find_unused):
+            self._rebuild()
 
     def _used_anywhere(self) -> list[int] | None:
         """For each parameter on how many ranks it has got a gradient; None where nobody has to know."""
@@ -265,7 +268,6 @@ class Reducer:
 
     def answer(self) -> None:
         """The all-reduces of a backward of ranks that have inputs; this one adds nothing."""
-        self.rebuild()
         with no_grad():
             works = []
             for k, bucket in enumerate(self.buckets):
@@ -279,7 +281,7 @@ class Reducer:
             if self.find_unused or (self.static and not (self.finished and all(self.times))):
                 counts = _torch["zeros"](len(self.parameters), dtype=dtypes.int64)
                 dist.all_reduce(counts, group=self.group, async_op=True).wait()
-        self.finished += 1
+        self._finish()
 
 
 def _hook(me: Any, k: int) -> Callable[[Tensor], None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import dynagraph as dg
 from dynagraph import torch
 from dynagraph.torch import distributed as dist
 from dynagraph.torch import nn
@@ -237,6 +238,26 @@ def hooks_of_communication() -> None:
     raises(TypeError, "must be callable", lambda: ddp.register_comm_hook(None, 3))
 
 
+def compiled_steps() -> None:
+    module = model()
+    ddp = DistributedDataParallel(module, bucket_cap_mb=0.0005)
+    optimizer = adam(ddp.parameters())
+
+    @dg.compile(mode="max")
+    def step(x: Any, y: Any) -> Any:
+        optimizer.zero_grad()
+        loss = loss_of(ddp, x, y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    for x, y in mine(data()):
+        step(x, y)
+    assert distance(module, alone()) < 1e-12
+    # forward before the reduction, the optimizer behind it
+    assert step.stats.compiles == 2 and sum(step.stats.breaks.values()) == 1, step.stats
+
+
 def what_does_not_fit() -> None:
     rank, ranks = dist.get_rank(), dist.get_world_size()
     raises(RuntimeError, "doesn't have any parameter", lambda: DistributedDataParallel(nn.Tanh()))
@@ -252,5 +273,5 @@ if __name__ == "__main__":
     run([
         equals_one_process, buckets_follow_the_order_of_arrival, gradients_add_up_in_no_sync, unused_parameters_are_named,
         unused_parameters_are_found, inputs_may_be_uneven, uneven_inputs_with_divided_optimizer,
-        buffers_are_those_of_the_first_rank, batch_norm_over_ranks, hooks_of_communication, what_does_not_fit,
+        buffers_are_those_of_the_first_rank, batch_norm_over_ranks, hooks_of_communication, compiled_steps, what_does_not_fit,
     ])  # fmt: skip

@@ -47,7 +47,6 @@ class _DDPJoinHook(JoinHook):
 
     def main_hook(self) -> None:
         ddp = self.ddp
-        ddp.reducer.rebuild()
         if ddp._buffers_are_sent():
             ddp._sync_buffers(has_inputs=False)
         syncs = ddp.require_forward_param_sync = ddp._some_rank_syncs(False)
@@ -211,14 +210,13 @@ class DistributedDataParallel(Module, Joinable):
         return self._after_forward(self.module(*inputs, **kwargs))
 
     def _before_forward(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        if is_grad_enabled() and self.require_backward_grad_sync:
-            self.reducer.check_finished()
+        reducer = self.reducer
+        if reducer.started and is_grad_enabled() and self.require_backward_grad_sync:
+            raise reducer.unfinished()
         active = Join.notify_join_context(self)
         if active is not None:
-            self.reducer.divisor = self.reducer.ranks if self._divide_by_initial_world_size else active.active
+            reducer.divisor = reducer.ranks if self._divide_by_initial_world_size else active.active
             active.wait()
-        if is_grad_enabled():
-            self.reducer.rebuild()
         if self._buffers_are_sent():
             self._sync_buffers()
         if self._join_config.enable:
@@ -234,7 +232,7 @@ class DistributedDataParallel(Module, Joinable):
             return output
         self.require_forward_param_sync = self.require_backward_grad_sync
         if self.require_backward_grad_sync:
-            self.reducer.prepare(list(_tensors_of(output)))
+            self.reducer.prepare(_tensors_of(output))
         else:
             self.reducer.forget()
         return output
