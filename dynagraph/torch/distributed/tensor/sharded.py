@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +12,7 @@ from dynagraph.torch.core.dtypes import Size
 from dynagraph.torch.core.grad_mode import no_grad
 from dynagraph.torch.core.tensor import Tensor, storage_of
 from dynagraph.torch.functions.common import NAMESPACES
+from dynagraph.torch.functions.norms import vector_norm
 
 _torch = NAMESPACES["torch"]
 
@@ -152,4 +155,25 @@ def distribute_tensor(
     return sharded(part, tensor.shape, group, device_mesh, tensor.requires_grad)
 
 
-__all__ = ["DTensor", "Partial", "Placement", "Replicate", "Shard", "distribute_tensor", "rows_of", "sharded"]
+def norms_over_ranks(tensors: Sequence[DTensor], order: float) -> list[Tensor]:
+    """For each group of ranks the norm of its tensors, as if they were one vector."""
+    groups: dict[int, list[DTensor]] = {}
+    for tensor in tensors:
+        groups.setdefault(id(tensor._group), []).append(tensor)
+    norms = []
+    for some in groups.values():
+        flat = _torch["cat"]([tensor.to_local().reshape(-1) for tensor in some])
+        own = flat.new_zeros(1)
+        if flat.numel():
+            own[0] = vector_norm(flat, order)
+        if order == math.inf:
+            dist.all_reduce(own, dist.ReduceOp.MAX, group=some[0]._group)
+        else:
+            powers = own**order
+            dist.all_reduce(powers, group=some[0]._group)
+            own = powers ** (1.0 / order)
+        norms.append(own[0])
+    return norms
+
+
+__all__ = ["DTensor", "Partial", "Placement", "Replicate", "Shard", "distribute_tensor", "norms_over_ranks", "rows_of", "sharded"]
