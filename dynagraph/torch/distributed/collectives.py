@@ -15,8 +15,21 @@ from dynagraph.torch.distributed.engines import Engine
 from dynagraph.torch.distributed.groups import ProcessGroup
 from dynagraph.torch.distributed.reduce_ops import RedOpType, ReduceOp, supports_complex
 from dynagraph.torch.distributed.transfers import (
-    Finish, empty_beside, ended, engine_for, joined, list_given, member, parts_of, place_in, read_from, run, same_dtypes, start,
-    tensor_given, write_to,
+    Finish,
+    empty_beside,
+    ended,
+    engine_for,
+    joined,
+    list_given,
+    member,
+    parts_of,
+    place_in,
+    read_from,
+    run,
+    same_dtypes,
+    start,
+    tensor_given,
+    write_to,
 )  # fmt: skip
 from dynagraph.torch.distributed.work import Several, Work
 
@@ -81,7 +94,7 @@ def reduce(
     found = member(group, "reduce")
     if found is None:
         return None
-    root = place_in(found, dst, group_dst, "reduce")
+    root = place_in(found, dst, group_dst)
     engine = engine_for(found, tensor)
     name, dtype = _reduction(op, tensor, engine, "reduce")
     if root == engine.rank:
@@ -101,7 +114,7 @@ def broadcast(
     found = member(group, "broadcast")
     if found is None:
         return None
-    root = place_in(found, src, group_src, "broadcast")
+    root = place_in(found, src, group_src)
     engine = engine_for(found, tensor)
     if root == engine.rank:
         buffer, finish = read_from(tensor, engine), None
@@ -133,7 +146,7 @@ def _check_list(operation: str, which: str, tensors: Sequence[Tensor], like: Ten
     for k, tensor in enumerate(tensors):
         if tensor._array.shape != like._array.shape:
             raise RuntimeError(
-                f"{operation}: invalid tensor size at index {k} (expected {tuple(like._array.shape)}, got {tuple(tensor._array.shape)})"
+                f"{operation}: invalid tensor size at index {k} (expected {like._array.shape}, got {tensor._array.shape})"
             )
 
 
@@ -154,8 +167,8 @@ def all_gather_into_tensor(output_tensor: Tensor, input_tensor: Tensor, group: A
 def _check_whole(operation: str, large: str, whole: Tensor, small: str, part: Tensor, group: ProcessGroup) -> None:
     if whole._array.size != part._array.size * group.size():
         raise ValueError(
-            f"{operation}: {large} tensor size must be equal to world_size times {small} tensor size: {list(whole._array.shape)} is not "
-            f"{group.size()} times {list(part._array.shape)}"
+            f"{operation}: {large} tensor size must be equal to world_size times {small} tensor size: "
+            f"{list(whole._array.shape)} is not {group.size()} times {list(part._array.shape)}"
         )
 
 
@@ -199,8 +212,8 @@ def _reduced_and_scattered(group: ProcessGroup, output: Tensor, inputs: Sequence
 
 
 def all_to_all_single(
-    output: Tensor, input: Tensor, output_split_sizes: Sequence[int] | None = None, input_split_sizes: Sequence[int] | None = None,
-    group: Any = None, async_op: bool = False,
+    output: Tensor, input: Tensor, output_split_sizes: Sequence[int] | None = None,
+    input_split_sizes: Sequence[int] | None = None, group: Any = None, async_op: bool = False,
 ) -> Work | None:  # fmt: skip
     """Send a part of `input` to each rank, and put what came in `output`, in the order of ranks.
 
@@ -216,7 +229,8 @@ def all_to_all_single(
     engine = engine_for(found, input)
     source = read_from(input, engine)
     target, finish = write_to(output, engine, False)
-    return ended(start(found, engine, "all_to_all", (source, outward, target, inward), finish, [output], str(input.dtype)), async_op)
+    arguments = (source, outward, target, inward)
+    return ended(start(found, engine, "all_to_all", arguments, finish, [output], str(input.dtype)), async_op)
 
 
 def _counts(tensor: Tensor, sizes: Sequence[int] | None, group: ProcessGroup) -> list[int]:
@@ -266,7 +280,7 @@ def gather(
     found = member(group, "gather")
     if found is None:
         return None
-    root = place_in(found, None if group_dst is not None else 0 if dst is None else dst, group_dst, "gather")
+    root = place_in(found, None if group_dst is not None else 0 if dst is None else dst, group_dst)
     engine = engine_for(found, tensor)
     source = read_from(tensor, engine)
     target, finish = None, None
@@ -293,7 +307,7 @@ def scatter(
     found = member(group, "scatter")
     if found is None:
         return None
-    root = place_in(found, None if group_src is not None else 0 if src is None else src, group_src, "scatter")
+    root = place_in(found, None if group_src is not None else 0 if src is None else src, group_src)
     engine = engine_for(found, tensor)
     source = None
     if root == engine.rank:
@@ -335,7 +349,7 @@ def monitored_barrier(group: Any = None, timeout: datetime.timedelta | None = No
         start(found, engine, "receive", (token, 0, _BARRIER_TAG)).wait(datetime.timedelta(seconds=seconds))
         return
     coming = [start(found, engine, "receive", (token.copy(), k, _BARRIER_TAG)) for k in range(1, engine.size)]
-    late = []
+    late: list[int] = []
     for k, work in enumerate(coming, 1):
         try:
             work.wait(datetime.timedelta(seconds=seconds if not late else 1e-3))

@@ -1,8 +1,8 @@
 """Engines: what moves and reduces arrays between processes.
 
-An `Engine` is one group of processes that know each other.  Its operations take contiguous arrays, start at once and give a request;
-none waits.  What tensors, lists of tensors, other dtypes and gaps in memory make of them is the matter of `collectives.py`, the same
-for all engines.
+An `Engine` is one group of processes that know each other.  Its operations take contiguous arrays, start at once and give a
+request; none waits.  What tensors, lists of tensors, other dtypes and gaps in memory make of them is the matter of
+`collectives.py`, the same for all engines.
 """
 
 from __future__ import annotations
@@ -165,5 +165,6 @@ class Alone(Engine):
 
 
 __all__ = [
-    "DONE", "Alone", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError", "Engine", "QueueEmptyError", "Request",
+    "DONE", "Alone", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError", "Engine", "QueueEmptyError",
+    "Request",
 ]  # fmt: skip

@@ -48,10 +48,12 @@ class BackendConfig:
             name = Backend(name if colon else device)
             if name not in _SERVED:
                 known = name in Backend.backend_list
-                raise (RuntimeError if known else AssertionError)(
-                    f"Unknown backend type {name}" if not known else f"there is no backend {name!s} here: 'gloo' and 'mpi' are MPI "
-                    "(CPUs, and GPUs by way of the host), 'nccl' is NCCL (GPUs)"
-                )  # fmt: skip
+                if not known:
+                    raise AssertionError(f"Unknown backend type {name}")
+                raise RuntimeError(
+                    f"there is no backend {name!s} here: 'gloo' and 'mpi' are MPI (CPUs, and GPUs by way of the host), 'nccl' is "
+                    "NCCL (GPUs)"
+                )
             for served in (device,) if colon else _SERVED[name]:
                 if served not in _SERVED[name]:
                     raise ValueError(f"the backend {name!s} does not serve tensors on {served!r}: use 'gloo' or 'mpi' for them")
@@ -276,7 +278,7 @@ def _check_place(engine: Engine, world_size: int, rank: int) -> None:
         )
     if rank not in (-1, engine.rank):
         raise ValueError(
-            f"rank is {rank}, but MPI has given this process rank {engine.rank}: leave rank (and the environment variable RANK) out"
+            f"rank is {rank}, but MPI has given this process rank {engine.rank}: leave rank (and RANK in the environment) out"
         )
 
 
@@ -410,10 +412,10 @@ def get_process_group_ranks(group: ProcessGroup | None) -> list[int]:
 
 def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
     """The rank in a group of a process with a rank among all."""
-    ranks = _known(group)._ranks
-    if global_rank not in ranks:
+    found = _known(group)
+    if global_rank not in found._ranks:
         raise ValueError(f"Global rank {global_rank} is not part of group {group}")
-    return ranks.index(global_rank)
+    return place_of(found, global_rank)
 
 
 def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
@@ -431,12 +433,22 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
             return _number(name)
     if fallback_rank is not None:
         return int(fallback_rank)
-    raise RuntimeError("LOCAL_RANK is not in the environment. Consider passing fallback_rank to allow `get_node_local_rank` to work")
+    raise RuntimeError("LOCAL_RANK is not in the environment: pass fallback_rank to allow `get_node_local_rank` to work")
+
+
+def place_of(group: ProcessGroup, global_rank: int) -> int:
+    """The rank in a group of a process with a rank among all.  An error where it is not in it."""
+    if global_rank in group._ranks:
+        return group._ranks.index(global_rank)
+    if group._ranks == tuple(range(group.size())):
+        raise RuntimeError(f"invalid rank {global_rank}: the world has {group.size()} ranks, from 0 on")
+    raise ValueError(f"Global rank {global_rank} is not part of group {group}, whose ranks are {list(group._ranks)}")
 
 
 def new_group(
-    ranks: Sequence[int] | None = None, timeout: datetime.timedelta | None = None, backend: str | None = None, pg_options: Any = None,
-    use_local_synchronization: bool = False, group_desc: str | None = None, device_id: Any = None, sort_ranks: bool = True,
+    ranks: Sequence[int] | None = None, timeout: datetime.timedelta | None = None, backend: str | None = None,
+    pg_options: Any = None, use_local_synchronization: bool = False, group_desc: str | None = None,
+    device_id: Any = None, sort_ranks: bool = True,
 ) -> Any:  # fmt: skip
     """A group of the processes with these ranks, all by default; `GroupMember.NON_GROUP_MEMBER` in the others.
 
@@ -449,7 +461,9 @@ def new_group(
         raise ValueError("the new group's world size should be less or equal to the world size set by init_process_group")
     for r in chosen:
         if not 0 <= r < whole.size():
-            raise ValueError(f"The new group's rank should be within the world_size set by init_process_group: {r} of {whole.size()}")
+            raise ValueError(
+                f"The new group's rank should be within the world_size set by init_process_group: {r} of {whole.size()}"
+            )
     if len(set(chosen)) != len(chosen):
         raise ValueError(f"ranks are named twice: {chosen}")
     name = whole._backend if backend is None else Backend(backend)
@@ -472,7 +486,7 @@ def new_subgroups(
 ) -> tuple[Any, list[Any]]:  # fmt: skip
     """Groups of `group_size` neighbours each; this process's, and all of them."""
     if group_size is None:
-        raise ValueError("group_size is the number of processes of each group, and must be given where there are no GPUs to count")
+        raise ValueError("group_size, the number of processes of each group, must be given where there are no GPUs to count")
     if group_size <= 0:
         raise ValueError(f"The arg 'group_size' ({group_size}) must be positive")
     ranks = get_process_group_ranks(group)
@@ -516,10 +530,10 @@ def split_group(
 
 
 __all__ = [
-    "Backend", "BackendConfig", "GroupMember", "ProcessGroup", "abort", "default_pg_timeout", "destroy_process_group", "get_backend",
+    "Backend", "BackendConfig", "GroupMember", "ProcessGroup", "default_pg_timeout", "destroy_process_group", "get_backend",
     "get_backend_config", "get_default_backend_for_device", "get_global_rank", "get_group_rank", "get_node_local_rank",
     "get_pg_count", "get_process_group_ranks", "get_rank", "get_world_size", "group", "init_process_group", "is_available",
     "is_backend_available", "is_gloo_available", "is_initialized", "is_mpi_available", "is_nccl_available",
-    "is_torchelastic_launched", "is_ucc_available", "is_xccl_available", "member_of", "new_group", "new_subgroups",
-    "new_subgroups_by_enumeration", "split_group", "world",
+    "is_torchelastic_launched", "is_ucc_available", "is_xccl_available", "new_group", "new_subgroups",
+    "new_subgroups_by_enumeration", "split_group",
 ]  # fmt: skip

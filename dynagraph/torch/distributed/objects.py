@@ -50,7 +50,7 @@ def gather_object(
     found = member(group, "gather_object")
     if found is None:
         return
-    root = place_in(found, None if group_dst is not None else 0 if dst is None else dst, group_dst, "gather_object")
+    root = place_in(found, None if group_dst is not None else 0 if dst is None else dst, group_dst)
     here = root == found.rank()
     if here:
         if not object_gather_list:
@@ -89,7 +89,7 @@ def broadcast_object_list(
     found = member(group, "broadcast_object_list")
     if found is None:
         return
-    root = place_in(found, None if group_src is not None else 0 if src is None else src, group_src, "broadcast_object_list")
+    root = place_in(found, None if group_src is not None else 0 if src is None else src, group_src)
     here = root == found.rank()
     values = pickle.loads(_shared(found, _pickled(object_list) if here else None, root))
     if here:
@@ -109,7 +109,7 @@ def scatter_object_list(
         return
     if not isinstance(scatter_object_output_list, list) or not scatter_object_output_list:
         raise ValueError("Expected argument scatter_object_output_list to be a list of size at least 1.")
-    root = place_in(found, None if group_src is not None else 0 if src is None else src, group_src, "scatter_object_list")
+    root = place_in(found, None if group_src is not None else 0 if src is None else src, group_src)
     sizes = np.empty(found.size(), np.int64)
     source = None
     pieces: list[np.ndarray] = []
@@ -135,7 +135,7 @@ def send_object_list(
     found = member(group, "send_object_list")
     if found is None:
         return
-    to = place_in(found, dst, group_dst, "send_object_list")
+    to = place_in(found, dst, group_dst)
     if to == found.rank():
         raise ValueError("Invalid destination rank: destination rank should not be the same as the rank of the current process.")
     data = _pickled(object_list)
@@ -151,7 +151,7 @@ def recv_object_list(
     found = member(group, "recv_object_list")
     if found is None:
         return -1
-    origin = None if src is None and group_src is None else place_in(found, src, group_src, "recv_object_list")
+    origin = None if src is None and group_src is None else place_in(found, src, group_src)
     size = np.zeros(1, np.int64)
     request = _received(found, size, origin)
     data = np.empty(int(size[0]), np.uint8)

@@ -32,7 +32,7 @@ def isend(
     found = member(group, "isend")
     if found is None:
         return None
-    to = place_in(found, dst, group_dst, "isend")
+    to = place_in(found, dst, group_dst)
     if to == found.rank():
         raise ValueError("Invalid destination rank: destination rank should not be the same as the rank of the current process.")
     engine = engine_for(found, tensor)
@@ -47,7 +47,7 @@ def irecv(
     found = member(group, "irecv")
     if found is None:
         return None
-    origin = None if src is None and group_src is None else place_in(found, src, group_src, "irecv")
+    origin = None if src is None and group_src is None else place_in(found, src, group_src)
     if origin == found.rank():
         raise ValueError("Invalid source rank: source rank should not be the same as the rank of the current process.")
     engine = engine_for(found, tensor)
@@ -76,7 +76,7 @@ def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0
 
 
 def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None) -> int:
-    """Receive into a tensor from rank `src`, or from whichever sends first; the sender's rank among all.  -1 outside the group."""
+    """Receive into a tensor from rank `src`, or from whichever sends first; the sender's rank, -1 outside the group."""
     work = irecv(tensor, src, group, tag, group_src)
     if work is None:
         return -1
@@ -92,16 +92,18 @@ class P2POp:
         group_peer: int | None = None,
     ):  # fmt: skip
         if op not in (isend, irecv):
-            raise ValueError("Invalid ``op``. Expected ``op`` to be of type ``torch.distributed.isend`` or ``torch.distributed.irecv``.")
+            raise ValueError(
+                "Invalid ``op``. Expected ``op`` to be of type ``torch.distributed.isend`` or ``torch.distributed.irecv``."
+            )
         tensor_given(tensor, "tensor")
         self.group = world() if group is None else group
-        self.group_peer = place_in(self.group, peer, group_peer, "P2POp")
+        self.group_peer = place_in(self.group, peer, group_peer)
         self.op, self.tensor, self.tag, self.peer = op, tensor, tag, self.group._ranks[self.group_peer]
 
     def __repr__(self) -> str:
         return (
-            f"P2POp({self.op.__name__} pg={self.group.group_name}, group_src={get_rank(self.group)}, group_dst={self.group_peer}, "
-            f"{self.tensor.dtype}, {list(self.tensor.shape)})"
+            f"P2POp({self.op.__name__} pg={self.group.group_name}, group_src={get_rank(self.group)}, "
+            f"group_dst={self.group_peer}, {self.tensor.dtype}, {list(self.tensor.shape)})"
         )
 
 

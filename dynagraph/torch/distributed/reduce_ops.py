@@ -21,7 +21,6 @@ class _ReduceOpMeta(type):
 class ReduceOp(metaclass=_ReduceOpMeta):
     """SUM, AVG (the sum divided by the number of processes), PRODUCT, MIN, MAX, and BAND, BOR, BXOR of integers' bits."""
 
-    RedOpType = RedOpType
     SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM = RedOpType
 
     def __new__(cls, op: RedOpType) -> RedOpType:  # type: ignore[misc]
@@ -34,7 +33,7 @@ class _OldNames:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        warnings.warn("`torch.distributed.reduce_op` is deprecated, please use `torch.distributed.ReduceOp` instead", FutureWarning, 2)
+        warnings.warn("torch.distributed.reduce_op is deprecated: use torch.distributed.ReduceOp", FutureWarning, 2)
         return getattr(ReduceOp, name)
 
 
@@ -45,5 +44,7 @@ def supports_complex(reduceOp: RedOpType) -> bool:
     """Whether complex numbers can be reduced so."""
     return reduceOp in (RedOpType.SUM, RedOpType.AVG)
 
+
+ReduceOp.RedOpType = RedOpType  # type: ignore[attr-defined]
 
 __all__ = ["RedOpType", "ReduceOp", "reduce_op", "supports_complex"]

@@ -1,7 +1,7 @@
 """What all operations on tensors share: checks, ranks, buffers in the form that engines take, starting and waiting.
 
-Engines take contiguous arrays.  Where a tensor is one, the engine reads and writes its memory; otherwise (gaps, an order of its own,
-halves, a GPU whose tensors go by way of the host) a buffer is filled before, and copied back once the operation has ended.
+Engines take contiguous arrays.  Where a tensor is one, the engine reads and writes its memory; otherwise (gaps, an order of its
+own, halves, a GPU whose tensors go by way of the host) a buffer is filled before, and copied back once the operation has ended.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from dynagraph.torch.core import devices
 from dynagraph.torch.core.tensor import Tensor, written
 from dynagraph.torch.distributed.engines import Engine
-from dynagraph.torch.distributed.groups import ProcessGroup, get_rank, member_of
+from dynagraph.torch.distributed.groups import ProcessGroup, get_rank, member_of, place_of
 from dynagraph.torch.distributed.work import Work, failure
 
 Finish = Callable[[], None] | None
@@ -72,7 +72,7 @@ def member(group: Any, operation: str) -> ProcessGroup | None:
 def tensor_given(value: Any, name: str) -> Tensor:
     """TypeError where an argument must be a tensor and is none."""
     if not isinstance(value, Tensor):
-        raise TypeError(f"Invalid function argument. Expected parameter `{name}` of type torch.Tensor but got {type(value)} instead.")
+        raise TypeError(f"Invalid function argument. Expected parameter `{name}` of type torch.Tensor but got {type(value)}")
     return value
 
 
@@ -95,21 +95,17 @@ def same_dtypes(*tensors: Tensor) -> None:
             raise ValueError(f"Invalid usage of tensors with different dtypes Found {other.dtype} and {first.dtype}")
 
 
-def place_in(group: ProcessGroup, global_rank: int | None, group_rank: int | None, operation: str) -> int:
+def place_in(group: ProcessGroup, global_rank: int | None, group_rank: int | None) -> int:
     """The rank in a group that is named by its rank among all, or by that in the group."""
     if group_rank is not None:
         if global_rank is not None:
             raise ValueError("Can't specify both group_rank and global_rank")
         if not 0 <= group_rank < group.size():
-            raise RuntimeError(f"{operation}: invalid rank {group_rank}: the group has {group.size()} ranks, from 0 on")
+            raise RuntimeError(f"invalid rank {group_rank}: the group has {group.size()} ranks, from 0 on")
         return group_rank
     if global_rank is None:
         raise ValueError("Must specify global_rank or group_rank")
-    if global_rank not in group._ranks:
-        if group._ranks == tuple(range(group.size())):
-            raise RuntimeError(f"{operation}: invalid rank {global_rank}: the world has {group.size()} ranks, from 0 on")
-        raise ValueError(f"Global rank {global_rank} is not part of group {group}, whose ranks are {list(group._ranks)}")
-    return group._ranks.index(global_rank)
+    return place_of(group, global_rank)
 
 
 # -- buffers ----------------------------------------------------------------------------------------------------------
@@ -191,10 +187,13 @@ def empty_beside(array: Any, size: int) -> Any:
 
 
 def start(
-    group: ProcessGroup, engine: Engine, operation: str, arguments: Sequence[Any], finish: Finish = None, result: Sequence[Tensor] = (),
-    about: str | None = None, kind: Any = Work,
+    group: ProcessGroup, engine: Engine, operation: str, arguments: Sequence[Any], finish: Finish = None,
+    result: Sequence[Tensor] = (), about: str | None = None, kind: Any = Work,
 ) -> Any:  # fmt: skip
-    """Have an engine start an operation: the Work, of a class `kind`.  `about` (shapes, dtypes): what all ranks must agree on, None of messages between two."""
+    """Have an engine start an operation: the Work, of a class `kind`.
+
+    `about` (shapes, dtypes): what all ranks must agree on; None of messages between two.
+    """
     group._started += 1
     what = f"{operation} (number {group._started} of group {group.group_name}, {group.group_desc})"
     if about is not None and get_debug_level() is DebugLevel.DETAIL:
@@ -238,6 +237,7 @@ def _compare(group: ProcessGroup, engine: Engine, text: str) -> None:
 
 
 __all__ = [
-    "DebugLevel", "empty_beside", "ended", "engine_for", "get_debug_level", "joined", "list_given", "member", "parts_of", "place_in",
-    "read_from", "run", "same_dtypes", "set_debug_level", "set_debug_level_from_env", "start", "tensor_given", "write_to",
+    "DebugLevel", "empty_beside", "ended", "engine_for", "get_debug_level", "joined", "list_given", "member", "parts_of",
+    "place_in", "read_from", "run", "same_dtypes", "set_debug_level", "set_debug_level_from_env", "start", "tensor_given",
+    "write_to",
 ]  # fmt: skip

@@ -1,7 +1,7 @@
 """``Work``: an operation that was started, and waiting for it.
 
-What is under way is kept in a list of the process, with its buffers: an engine may write to them after the caller has forgotten the
-Work.  `advance` has engines get on with all of it.
+What is under way is kept in a list of the process, with its buffers: an engine may write to them after the caller has forgotten
+the Work.  `advance` has engines get on with all of it.
 """
 
 from __future__ import annotations
@@ -183,8 +183,8 @@ class Several(Work):
 def failure(what: str, engine: Engine, error: Exception) -> DistBackendError:
     """The error of an engine's error."""
     return DistBackendError(
-        f"[Rank {engine.rank}] {what} failed: {error}.  Where ranks give tensors of other shapes or dtypes, TORCH_DISTRIBUTED_DEBUG=DETAIL "
-        "in the environment finds it"
+        f"[Rank {engine.rank}] {what} failed: {error}.  Where ranks give tensors of other shapes or dtypes, "
+        "TORCH_DISTRIBUTED_DEBUG=DETAIL in the environment finds it"
     )
 
 
