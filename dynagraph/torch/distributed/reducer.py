@@ -242,7 +242,7 @@ class Reducer:
         if self.static and self.finished and all(self.times):
             return None
         counts = _torch["tensor"]([min(n, 1) for n in self.counts], dtype=dtypes.int64)
-        dist.all_reduce(counts, group=self.group, async_op=True).wait()
+        dist.all_reduce(counts, group=self.group)
         return counts.tolist()
 
     def _hand_out(self, bucket: Bucket, used: Sequence[int] | None) -> None:
@@ -280,7 +280,7 @@ class Reducer:
                 work.wait()
             if self.find_unused or (self.static and not (self.finished and all(self.times))):
                 counts = _torch["zeros"](len(self.parameters), dtype=dtypes.int64)
-                dist.all_reduce(counts, group=self.group, async_op=True).wait()
+                dist.all_reduce(counts, group=self.group)
         self._finish()
 
 

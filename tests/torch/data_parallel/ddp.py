@@ -1,4 +1,4 @@
-"""DistributedDataParallel on several ranks against one process; run by mpiexec (test_data_parallel.py)."""
+"""DistributedDataParallel on several ranks against one process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dynagraph.torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from dynagraph.torch.distributed.algorithms.join import Join
 from dynagraph.torch.distributed.optim import ZeroRedundancyOptimizer
 from dynagraph.torch.nn.parallel import DistributedDataParallel
-from tests.torch.data_parallel.common import adam, alone, data, distance, loss_of, mine, model, raises, run, train
+from tests.torch.data_parallel.common import adam, alone, data, distance, loss_of, mine, model, raises, train
 
 OPTIONS: list[dict[str, Any]] = [
     {}, {"gradient_as_bucket_view": True}, {"find_unused_parameters": True}, {"static_graph": True},
@@ -269,9 +269,8 @@ def what_does_not_fit() -> None:
     raises(NotImplementedError, "mixed_precision", lambda: DistributedDataParallel(nn.Linear(2, 1), mixed_precision=1))
 
 
-if __name__ == "__main__":
-    run([
-        equals_one_process, buckets_follow_the_order_of_arrival, gradients_add_up_in_no_sync, unused_parameters_are_named,
-        unused_parameters_are_found, inputs_may_be_uneven, uneven_inputs_with_divided_optimizer,
-        buffers_are_those_of_the_first_rank, batch_norm_over_ranks, hooks_of_communication, compiled_steps, what_does_not_fit,
-    ])  # fmt: skip
+CHECKS = [
+    equals_one_process, buckets_follow_the_order_of_arrival, gradients_add_up_in_no_sync, unused_parameters_are_named,
+    unused_parameters_are_found, inputs_may_be_uneven, uneven_inputs_with_divided_optimizer,
+    buffers_are_those_of_the_first_rank, batch_norm_over_ranks, hooks_of_communication, compiled_steps, what_does_not_fit,
+]  # fmt: skip

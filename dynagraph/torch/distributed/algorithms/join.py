@@ -113,8 +113,7 @@ class Join:
     def _others(self) -> int:
         """How many ranks have inputs in this turn."""
         count = _torch["zeros"](1, device=self._device)
-        # not a blocking one, which MPI would not take as the same collective as that of `notify_join_context`
-        dist.all_reduce(count, group=self._process_group, async_op=True).wait()
+        dist.all_reduce(count, group=self._process_group)
         return int(count.item())
 
     @staticmethod

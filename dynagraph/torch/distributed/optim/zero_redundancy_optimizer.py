@@ -123,7 +123,8 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         return loss
 
     def _exchange(self) -> None:
-        group, works = self.process_group, []
+        group = self.process_group
+        works: list[Any] = []
         with no_grad():
             for rank in range(self.world_size):
                 source = rank if group is None else dist.get_global_rank(group, rank)

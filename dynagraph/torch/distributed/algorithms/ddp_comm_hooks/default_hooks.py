@@ -16,7 +16,8 @@ Hook = Callable[[Any, GradBucket], Future[Tensor]]
 
 def _average(group: Any, tensor: Tensor) -> Future[Tensor]:
     tensor.div_(dist.get_world_size(group))
-    return dist.all_reduce(tensor, group=group, async_op=True).get_future().then(lambda done: done.value()[0])
+    work: Any = dist.all_reduce(tensor, group=group, async_op=True)
+    return work.get_future().then(lambda done: done.value()[0])
 
 
 def allreduce_hook(process_group: Any, bucket: GradBucket) -> Future[Tensor]:
