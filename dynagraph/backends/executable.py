@@ -56,11 +56,6 @@ class Executable:
         return self.call(*arrays)
 
 
-def make_final(error: Exception) -> None:
-    """Have what a program raises leave the compiled function, which would run eagerly otherwise."""
-    error.dynagraph_is_final = True  # type: ignore[attr-defined]  # see is_final in plan.c
-
-
 Backend = Callable[[Graph], Executable]
 
-__all__ = ["Backend", "Executable", "NativeProgram", "make_final"]
+__all__ = ["Backend", "Executable", "NativeProgram"]

@@ -16,7 +16,7 @@ import numpy as np
 from dynagraph.backends.executable import Executable
 from dynagraph.backends.reference import own_results
 from dynagraph.ir.graph import Graph, Node
-from dynagraph.ir.interpreter import bind_sizes, concrete, concrete_attrs
+from dynagraph.ir.interpreter import bind_sizes, concrete, concrete_attrs, stop_where
 from dynagraph.ir.ops import Elementwise, Library, may_be_view
 from dynagraph.ir.passes.pipeline import run as run_passes
 from dynagraph.ir.shapes import same_shape
@@ -43,6 +43,7 @@ class Plan:
     constants: dict[int, np.ndarray]
     outputs: list[int]
     size: int  # of the table
+    checks: tuple[int, ...] = ()  # those of the outputs that are checks
 
 
 def compile_graph(graph: Graph) -> Executable:
@@ -75,6 +76,7 @@ def make_plan(graph: Graph) -> Plan:
         constants={number[n]: graph.constants[n.target] for n in nodes if n.kind == "get_attr"},
         outputs=[number[n] for n in graph.outputs],
         size=len(nodes),
+        checks=tuple(number[n] for n in graph.outputs[len(graph.outputs) - graph.n_checks :]),
     )
     _reuse_memory(plan, nodes)
     return plan
@@ -148,6 +150,8 @@ def run_plan(plan: Plan, arrays: Sequence[np.ndarray], sizes: dict[str, int]) ->
     for position, array in plan.constants.items():
         values[position] = array
     for step in plan.steps:
+        if step.node.has_effect:
+            stop_where([values[position] for position in plan.checks])
         values[step.result] = _run_step(step, values, sizes)
         for position in step.dead:
             values[position] = None

@@ -92,10 +92,15 @@ class Node:
         return self.kind == "call_function" and self.target.may_raise
 
     @property
+    def has_effect(self) -> bool:
+        """Whether others see that it is run: once, in the order of the nodes that have effects.  No program bails out after it."""
+        return self.kind == "call_function" and self.target.has_effect
+
+    @property
     def must_run(self) -> bool:
-        """Whether it is run even where nothing uses its value: what it raises is for the user."""
+        """Whether it is run even where nothing uses its value: what it raises is for the user, or what it does for others."""
         call = self.attrs.get("call")
-        return self.may_raise and not (isinstance(call, FunctionCall) and call.optional)
+        return self.has_effect or self.may_raise and not (isinstance(call, FunctionCall) and call.optional)
 
     @property
     def given_attrs(self) -> dict[str, Any]:

@@ -33,13 +33,22 @@ def interpret(graph: Graph, inputs: Sequence[Any], xp: Any = np) -> tuple[Any, .
     """
     sizes = bind_sizes(graph, inputs)
     values: dict[Node, Any] = dict(zip(graph.placeholders, inputs))
+    checks = graph.outputs[len(graph.outputs) - graph.n_checks :]
     for node in graph.nodes:
+        if node.has_effect:
+            stop_where([values[check] for check in checks])
         if node.kind == "get_attr":
             values[node] = xp.asarray(graph.constants[node.target])
         elif node.kind == "call_function":
             operands = [values[a] for a in node.args]
             values[node] = xp.asarray(node.op.eager(xp, *operands, **concrete_attrs(node, sizes)))
     return tuple(values[node] for node in graph.outputs)
+
+
+def stop_where(checks: Sequence[Any]) -> None:
+    """ValueError where a check has failed, before the first effect: the program bails out."""
+    if any(checks):
+        raise ValueError("a check has failed")
 
 
 def bind_sizes(graph: Graph, inputs: Sequence[Any]) -> dict[str, int]:

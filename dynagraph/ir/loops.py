@@ -266,6 +266,7 @@ class ExternalCall:
     operands: tuple[Operand, ...]
     comment: str = ""
     cost: float = 0.0
+    has_effect: bool = False  # checks are looked at before it, and what it raises is raised to the caller
 
 
 Step = Union[Kernel, LibraryCall, ExternalCall]

@@ -171,6 +171,7 @@ class Op:
     vjps: tuple[Callable[[Any, Any], Any], ...] = ()  # the gradient by each operand, where `vjp` was given so
     domain: tuple[float, float] = (-3.0, 3.0)  # where generated tests sample
     may_raise: bool = False  # it is run even where nothing uses the result, unless it says otherwise (`Node.must_run`)
+    has_effect: bool = False  # it is run once, in its place among such ops, whether or not anything uses its value
     exact: bool = False  # the arithmetic is exact: results must agree bit for bit
     kinds: str = "biufc"  # of the dtypes that it takes
     answers: bool = False  # elementwise, with bools

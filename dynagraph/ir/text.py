@@ -61,7 +61,7 @@ def _op_name(node: Node) -> str:
 def _arguments(node: Node) -> str:
     if node.kind == "get_attr":
         return str(node.target)
-    if node.is_op("external_call"):
+    if node.is_op("external_call", "effect_call"):
         return _spell_external_call(node, [a.name for a in node.args])
     return ", ".join([a.name for a in node.args] + [f"{k}={v!r}" for k, v in node.given_attrs.items()])
 
@@ -258,7 +258,7 @@ _SPELLING: dict[str, Spelling] = {
     "argmin": _spell_position("argmin"),
     "matmul": _numpy("matmul"),
     "own_matmul": lambda node, operands: f"products.matmul({', '.join(operands)})",
-    "external_call": _spell_external_call,
+    "external_call": _spell_external_call, "effect_call": _spell_external_call,
     "constant": lambda node, operands: f"np.{_numpy_dtype(node)}({_python_value(node.attrs['value'])})",
     "full": lambda node, operands: (
         f"np.full({_python_value(node.shape)}, {_python_value(node.attrs['value'])}, dtype=np.{_numpy_dtype(node)})"

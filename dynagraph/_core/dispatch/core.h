@@ -293,6 +293,11 @@ typedef struct {
 int dg_external_call(void *program, int32_t number, const int64_t *sizes, int32_t n_operands, const dg_array *operands,
                 int32_t n_results, const dg_array *results);
 
+/* -- python_plan.c -- */
+/* Whether the exception that is set came after arguments had been written to, or after an effect that others see, as the program says:
+   the plain run would do it again. */
+int dg_is_final(void);
+
 /* -- tracebacks.c -- */
 extern int dg_full_tracebacks;
 void dg_hide_our_frames(void); /* from the exception that is set */

@@ -39,7 +39,7 @@ static PyObject *sizes_of(const dg_callee *callee, const int64_t *sizes)
 }
 
 /* What the function raises lets the program bail out: run eagerly, the user's code raises the same at its own place, and at once
-   what a signal's handler has raised meanwhile (see signals.c). */
+   what a signal's handler has raised meanwhile (see signals.c). What is raised after an effect is final. */
 static int call(PyObject *function, PyObject *args)
 {
     PyObject *given = PyObject_CallObject(function, args);
@@ -48,6 +48,8 @@ static int call(PyObject *function, PyObject *args)
         Py_DECREF(given);
         return 0;
     }
+    if (dg_is_final())
+        return DG_RAISED;
     if (dg_put_off(&late))
         return dg_raise_later(&late) < 0 ? DG_RAISED : DG_BAILED_OUT;
     if (!PyErr_ExceptionMatches(PyExc_Exception))

@@ -120,8 +120,7 @@ static int lay_out(const dg_plan *plan, PyObject **outputs, Py_ssize_t n)
     return 0;
 }
 
-/* Whether the exception that is set came after arguments had been written to, as the program says: the plain run would write again. */
-static int is_final(void)
+int dg_is_final(void)
 {
     PyObject *type, *error, *traceback;
     PyErr_Fetch(&type, &error, &traceback);
@@ -136,7 +135,7 @@ static int is_final(void)
 static void bail_out_if_may(const dg_plan *plan)
 {
     dg_raised late = {0};
-    if (!plan->may_bail_out || is_final())
+    if (!plan->may_bail_out || dg_is_final())
         return;
     if (dg_put_off(&late))
         dg_raise_later(&late);

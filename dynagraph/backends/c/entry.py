@@ -30,7 +30,7 @@ class EntryPrinter:
     def __init__(self, p: Program):
         self.p, self.c, self.out = p, p.c, p.out
         self.n_external_calls = 0
-        self.may_stop = True  # no step so far writes to an input
+        self.may_stop = True  # no step so far writes to an input, or has an effect
 
     def run(self) -> None:
         self.out.line()
@@ -44,8 +44,9 @@ class EntryPrinter:
         checked = self.p.program.n_checks == 0
         for step in self.p.program.steps:
             deadline.check()
-            self.may_stop = self.may_stop and not self._writes_input(step)
-            if not checked and self._writes_input(step):
+            commits = self._writes_input(step) or (isinstance(step, ExternalCall) and step.has_effect)
+            self.may_stop = self.may_stop and not commits
+            if not checked and commits:
                 self._refuse()
                 checked = True
             if isinstance(step, Kernel):

@@ -14,9 +14,8 @@ from typing import Any, Protocol
 from dynagraph.array_libraries import ArrayLibrary
 from dynagraph.backends.cuda import nvrtc
 from dynagraph.backends.cuda.cublas import CublasLt, find_or_none
-from dynagraph.backends.executable import make_final
 from dynagraph.cuda.state import require_cupy, state
-from dynagraph.errors import BackendError, CudaError
+from dynagraph.errors import BackendError, CudaError, make_final
 
 LaunchFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3)
 

@@ -22,10 +22,9 @@ from dynagraph.backends.cuda.printer import MOST_BLOCKS, CudaSource, CudaStep, L
 from dynagraph.backends.cuda.replay import Prepared, Replayer
 from dynagraph.backends.cuda.schedule import PACK_BYTES
 from dynagraph.backends.cuda.style import INT32_REACH
-from dynagraph.backends.executable import make_final
 from dynagraph.driver.forks import Locked
 from dynagraph.driver.signals import is_of_signal
-from dynagraph.errors import BackendError, CompilerError, KernelError
+from dynagraph.errors import BackendError, CompilerError, KernelError, make_final
 from dynagraph.ir.external_calls import selected
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.interpreter import bind_sizes, concrete, interpret

@@ -86,14 +86,20 @@ class Builder:
         self.observed: Callable[[Node], np.ndarray | None] = _nothing
         self.warning: set[Node] = set()  # views that say that they are writeable, and warn when they are written to
         self.may_bail_out = True  # whether the program is allowed to leave a call to the plain function
+        self.committed = False  # whether there is an op with an effect: checks come before it
         self.ranges: dict[Node, tuple[Dim, Dim]] = {}  # integers that are known to be from `low` up to `high`, inclusive
         self.checks: list[Node] = []  # bools: where one is true the program bails out, and the call runs eagerly
         self.check_op: CheckOp | None = None  # of a library that is not NumPy: what it refuses (doors/cupy.py)
 
     def call(self, op_name: str, *nodes: Node, **attrs: Any) -> Node:
         """Append the op; what its row does not take, no door takes.  A new array lies in memory as NumPy's does."""
-        if OPS[op_name].may_raise:
+        op = OPS[op_name]
+        if op.may_raise and not (self.committed and attrs["call"].optional):
             self._allow_bailout("a function of NumPy's that may raise an error")
+        if op.has_effect:
+            if self.check_op is not None:
+                raise Unsupported("SIDE_EFFECT", "a call out of a program on a device")
+            self.committed = True
         if op_name in _ACCUMULATIONS and "walk" not in attrs:
             (x,) = nodes
             return self.accumulate(op_name, x, **attrs)
@@ -232,6 +238,8 @@ class Builder:
     def _allow_bailout(self, why: str) -> None:
         if not self.may_bail_out:
             raise Unsupported("RANDOM_DRAW", why)
+        if self.committed:
+            raise Unsupported("SIDE_EFFECT", f"{why}, after what other processes have taken part in")
 
     def is_within(self, places: Node, size: Dim) -> bool | None:
         """Whether places, of int64, are in bounds of an axis of `size` elements, counted from its end or not; None: not known."""

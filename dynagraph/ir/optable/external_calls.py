@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dynagraph.errors import make_final
 from dynagraph.ir.external_calls import FunctionCall, Slot, selected
 from dynagraph.ir.ops import REQUIRED, Library, define_op
 from dynagraph.ir.optable import fourier_gradients, matrix_gradients, order_gradients, series_gradients
@@ -19,6 +20,14 @@ def _eager(xp: Any, *operands: Any, call: FunctionCall, result: int | None, dtyp
     if value.dtype != dtype.numpy or value.shape != tuple(shape):  # of what is known only with the data: run eagerly
         raise ValueError(f"{call.function} gave {value.dtype}{list(value.shape)} where {dtype}{list(shape)} was expected")
     return value
+
+
+def _eager_effect(xp: Any, *operands: Any, **attrs: Any) -> Any:
+    try:
+        return _eager(xp, *operands, **attrs)
+    except Exception as error:
+        make_final(error)
+        raise
 
 
 def _vjp(d: Differentiated, g: Term) -> Sequence[Term | None]:
@@ -48,4 +57,17 @@ define_op(
     vjp=_vjp,
     may_raise=True,
     doc="a function of NumPy's, called as it is; where it raises, the program bails out, and the call runs eagerly",
+)
+
+# as such a call, but of a function that others see: processes of a group wait for one another in it
+define_op(
+    "effect_call",
+    arity=None,
+    attrs={"call": REQUIRED, "result": None, "dtype": REQUIRED, "shape": REQUIRED},
+    dtype=lambda metas, attrs: attrs["dtype"],
+    shape=lambda metas, attrs: attrs["shape"],
+    eager=_eager_effect,
+    lowering=Library("external_call"),
+    has_effect=True,
+    doc="a function of our own that has effects, called once, in its order among such calls; what it raises is raised to the caller",
 )

@@ -51,7 +51,7 @@ def _key(node: Node, position: dict[Node, int]) -> Any:
         array = node.graph.constants[node.target]
         content = array.tobytes() if array.size <= MAX_ELEMENTS else node.target
         return ("get_attr", array.dtype.str, array.shape, content)
-    if node.kind != "call_function":
+    if node.kind != "call_function" or node.has_effect:
         return None
     operands = tuple(position[a] for a in node.args)
     if len(operands) == 2 and is_commutative(node):

@@ -33,7 +33,7 @@ def seconds_on(nodes: Sequence[Node], device: Device) -> float:
     moved = bytes_read(nodes) + sum(node.meta.hint_nbytes for node in results_of(nodes))
     if moved > device.memory:
         return math.inf
-    calls = device.call_seconds if any(node.is_op("external_call") for node in nodes) else 0.0
+    calls = device.call_seconds if any(node.is_op("external_call", "effect_call") for node in nodes) else 0.0
     return device.launch_seconds + calls + max(moved / device.bandwidth, sum(arithmetic_seconds(n, device) for n in nodes))
 
 
@@ -41,7 +41,7 @@ def can_run(node: Node, device: Device) -> bool:
     """Whether a device has what a node needs."""
     if node.kind != "call_function" or not isinstance(node.op.lowering, Library):
         return True
-    if node.is_op("external_call"):
+    if node.is_op("external_call", "effect_call"):
         return device.calls(node.attrs["call"].function)
     return device.runs(node.op.lowering.routine)
 

@@ -72,7 +72,7 @@ def _value(node: Node, values: dict[Node, np.ndarray], most: int = MAX_ELEMENTS)
         return node.graph.constants[node.target] if _is_small(node, most) else None
     if node.kind != "call_function" or not _is_small(node, most) or any(a not in values for a in node.args):
         return None
-    if node.may_raise or node.is_op("variable"):
+    if node.may_raise or node.has_effect or node.is_op("variable"):
         return None
     if any(map(_is_symbolic, node.attrs.values())):
         return None

@@ -24,11 +24,11 @@ def library_step(group: Group, plan: FusionPlan, buffers: Buffers) -> Step:
     assert isinstance(first.op.lowering, Library)
     operands = tuple(_operand(first, arg, buffers) for arg in first.args)
     comment = first.name + (f"  ({first.location})" if first.location else "")
-    if first.is_op("external_call"):
+    if first.op.lowering.routine == "external_call":
         wanted = [m for m in group.members if m in plan.stored]
         outs = tuple(_result(m, buffers) for m in wanted)
         results = tuple(m.attrs["result"] for m in wanted)
-        return ExternalCall(first.attrs["call"], results, outs, operands, comment, EXTERNAL_CALL_COST)
+        return ExternalCall(first.attrs["call"], results, outs, operands, comment, EXTERNAL_CALL_COST, first.has_effect)
     if first.op.lowering.routine in ROUTINES:
         attrs = {name: first.attrs[name] for name in ("stride", "padding", "dilation", "groups")}
         cost = operations(first) / GEMM_FLOPS_PER_NANOSECOND

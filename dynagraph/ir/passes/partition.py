@@ -97,7 +97,7 @@ def _cost_again(node: Node, changing: Container[str] = ()) -> float | None:
     """What computing a value again costs, in additions; None: that is never done."""
     if node.kind == "get_attr":
         return 0.0
-    if node.kind != "call_function" or node.may_raise or isinstance(node.op.lowering, Composite):
+    if node.kind != "call_function" or node.may_raise or node.has_effect or isinstance(node.op.lowering, Composite):
         return None
     if changing and any(symbol.name in changing for value in node.attrs.values() for symbol in symbols_in(value)):
         return None

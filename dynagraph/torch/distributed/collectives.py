@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.tensor import Tensor, check_cast
+from dynagraph.torch.core.tensor import Tensor, check_cast, wrap
+from dynagraph.torch.distributed.effects import OPERATIONS, captured
 from dynagraph.torch.distributed.engines import Engine
 from dynagraph.torch.distributed.groups import ProcessGroup
 from dynagraph.torch.distributed.reduce_ops import RedOpType, ReduceOp, supports_complex
@@ -80,6 +82,8 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
         return None
     engine = engine_for(found, tensor)
     name, dtype = _reduction(op, tensor, engine, "all_reduce")
+    if is_compiling():
+        return captured("all_reduce", found, tensor._array, tensor, 0, [tensor], async_op, op.name)  # type: ignore[no-any-return]
     buffer, finish = write_to(tensor, engine, True, dtype)
     finish = _divided(op, buffer, engine.size, finish)
     return ended(start(found, engine, "all_reduce", (buffer, name), finish, [tensor], f"{_about(tensor)} {op.name}"), async_op)
@@ -97,6 +101,9 @@ def reduce(
     root = place_in(found, dst, group_dst)
     engine = engine_for(found, tensor)
     name, dtype = _reduction(op, tensor, engine, "reduce")
+    if is_compiling():
+        targets = [tensor] if root == engine.rank else []
+        return captured("reduce", found, tensor._array, tensor, 0, targets, async_op, root, op.name)  # type: ignore[no-any-return]
     if root == engine.rank:
         buffer, finish = write_to(tensor, engine, True, dtype)
         finish = _divided(op, buffer, engine.size, finish)
@@ -116,6 +123,8 @@ def broadcast(
         return None
     root = place_in(found, src, group_src)
     engine = engine_for(found, tensor)
+    if is_compiling():
+        return captured("broadcast", found, tensor._array, tensor, 0, [tensor], async_op, root)  # type: ignore[no-any-return]
     if root == engine.rank:
         buffer, finish = read_from(tensor, engine), None
     else:
@@ -134,6 +143,9 @@ def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Any = None, asy
     same_dtypes(tensor, *tensors)
     _check_list("all_gather", "output", tensors, tensor, found)
     engine = engine_for(found, tensor)
+    if is_compiling():
+        count = engine.size
+        return captured("all_gather", found, tensor._array, tensor, count, tensors, async_op)  # type: ignore[no-any-return]
     source = read_from(tensor, engine)
     target = empty_beside(source, source.size * engine.size)
     finish = parts_of(target, tensors)
@@ -159,6 +171,10 @@ def all_gather_into_tensor(output_tensor: Tensor, input_tensor: Tensor, group: A
     same_dtypes(output_tensor, input_tensor)
     _check_whole("all_gather_into_tensor", "output", output_tensor, "input", input_tensor, found)
     engine = engine_for(found, input_tensor)
+    if is_compiling():
+        return captured(  # type: ignore[no-any-return]
+            "all_gather", found, input_tensor._array, input_tensor, engine.size, [output_tensor], async_op
+        )
     source = read_from(input_tensor, engine)
     target, finish = write_to(output_tensor, engine, False)
     return ended(start(found, engine, "all_gather", (source, target), finish, [output_tensor], _about(input_tensor)), async_op)
@@ -204,6 +220,9 @@ def reduce_scatter_tensor(
 def _reduced_and_scattered(group: ProcessGroup, output: Tensor, inputs: Sequence[Tensor], op: Any, async_op: bool) -> Work | None:
     engine = engine_for(group, output)
     name, dtype = _reduction(op, output, engine, "reduce_scatter")
+    if is_compiling():
+        whole = inputs[0]._array if len(inputs) == 1 else np.stack([t._array for t in inputs])
+        return captured("reduce_scatter", group, whole, output, 0, [output], async_op, op.name)  # type: ignore[no-any-return]
     source = read_from(inputs[0], engine, dtype) if len(inputs) == 1 else joined(inputs, engine, dtype)
     target, finish = write_to(output, engine, False, dtype)
     finish = _divided(op, target, engine.size, finish)
@@ -227,6 +246,9 @@ def all_to_all_single(
     outward = _counts(input, input_split_sizes, found)
     inward = _counts(output, output_split_sizes, found)
     engine = engine_for(found, input)
+    if is_compiling():
+        sizes = [None if s is None else tuple(s) for s in (output_split_sizes, input_split_sizes)]
+        return captured("all_to_all", found, input._array, output, 0, [output], async_op, *sizes)  # type: ignore[no-any-return]
     source = read_from(input, engine)
     target, finish = write_to(output, engine, False)
     arguments = (source, outward, target, inward)
@@ -365,6 +387,28 @@ def monitored_barrier(group: Any = None, timeout: datetime.timedelta | None = No
 
 
 _BARRIER_TAG = 32000  # below the least bound of tags that MPI allows
+
+
+# -- what compiled programs call: with arrays, the target's new ------------------------------------------------------------
+
+
+def _copied(x: Any, target: Any) -> Tensor:
+    np.copyto(target, x)
+    return wrap(target)
+
+
+OPERATIONS.update({
+    "all_reduce": lambda group, x, target, op: all_reduce(_copied(x, target), RedOpType[op], group, True),
+    "reduce": lambda group, x, target, root, op: reduce(
+        _copied(x, target), None, RedOpType[op], group, True, group_dst=root
+    ),
+    "broadcast": lambda group, x, target, root: broadcast(_copied(x, target), None, group, True, group_src=root),
+    "all_gather": lambda group, x, target: all_gather_into_tensor(wrap(target), wrap(x), group, True),
+    "reduce_scatter": lambda group, x, target, op: reduce_scatter_tensor(wrap(target), wrap(x), RedOpType[op], group, True),
+    "all_to_all": lambda group, x, target, outputs, inputs: all_to_all_single(
+        wrap(target), wrap(x), outputs, inputs, group, True
+    ),
+})  # fmt: skip
 
 
 # -- older names, and lists -------------------------------------------------------------------------------------------

@@ -346,6 +346,13 @@ def world() -> ProcessGroup:
     return _state.default
 
 
+def group_named(name: str) -> ProcessGroup:
+    """The group that compiled code means."""
+    if name not in _state.groups:
+        raise ValueError(f"Invalid process group specified: there is none with the name {name!r} any more")
+    return _state.groups[name]
+
+
 # -- groups -----------------------------------------------------------------------------------------------------------
 
 
