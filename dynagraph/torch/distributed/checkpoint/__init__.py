@@ -1,7 +1,8 @@
 """``torch.distributed.checkpoint``: state dicts in many files, written by any number of ranks and read by any other.
 
 The files are those of `dynagraph/torch/serialization/sharded.py`, not PyTorch's ``.distcp``.  A rank that holds a part of a
-tensor has a `Part` in its state dict.
+tensor has a DTensor, as `fully_shard` makes them, or a `Part` in its state dict.  Tensors that all ranks have are written by the
+first one.  `state_dict` has the state dicts of models and optimizers by names, whatever wraps them.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from dynagraph.torch import distributed as dist
 from dynagraph.torch.core.grad_mode import no_grad
 from dynagraph.torch.core.tensor import Tensor
+from dynagraph.torch.distributed.tensor.sharded import DTensor
 from dynagraph.torch.missing import getattr_of
 from dynagraph.torch.serialization import loading, saving
 from dynagraph.torch.serialization.sharded import Checkpoint as Checkpoint
@@ -26,16 +29,19 @@ class CheckpointException(BaseException):
 
 class FileSystemWriter:
     """Where a checkpoint is written: a folder.  `max_shard_size`: of one file; `rank` of `ranks`: whose part this process
-    writes."""
+    writes, by default that of this process in `process_group`."""
 
-    def __init__(self, path: str | os.PathLike[str], *, max_shard_size: int | str = "5GB", rank: int = 0, ranks: int = 1):
+    def __init__(
+        self, path: str | os.PathLike[str], *, max_shard_size: int | str = "5GB", rank: int | None = None, ranks: int | None = None
+    ):  # fmt: skip
         self.path, self.max_shard_size, self.rank, self.ranks = path, max_shard_size, rank, ranks
 
 
 class FileSystemReader:
-    """Where a checkpoint is read from: a folder.  `rank`: whose values are read that are no tensors."""
+    """Where a checkpoint is read from: a folder.  `rank`: whose values are read that are no tensors; by default those of the
+    same rank, or of the first one where it has not been there."""
 
-    def __init__(self, path: str | os.PathLike[str], *, rank: int = 0):
+    def __init__(self, path: str | os.PathLike[str], *, rank: int | None = None):
         self.path, self.rank = path, rank
 
 
@@ -48,6 +54,14 @@ def _leaves(state: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[str, Any,
             yield from _leaves(value, path)
         else:
             yield ".".join(path), value, state, key
+
+
+def _of_rank(value: Any) -> Any:
+    """What is written, or read, of a value: of a DTensor this rank's rows."""
+    if not isinstance(value, DTensor):
+        return value
+    begin, _ = value.rows()
+    return Part(value.to_local(), (begin, *(0 for _ in value.shape[1:])), tuple(value.shape))
 
 
 def _other(folder: Any, rank: int) -> str:
@@ -63,11 +77,23 @@ def save(
     Objects with a method `state_dict` stand for what it gives.
     """
     writer = storage_writer or FileSystemWriter(_given(checkpoint_id))
-    leaves = {name: value for name, value, _, _ in _leaves(_state_of(state_dict))}
+    is_collective = writer.rank is None and not no_dist and dist.is_initialized()
+    rank = dist.get_rank(process_group) if is_collective else writer.rank or 0
+    ranks = dist.get_world_size(process_group) if is_collective else writer.ranks or 1
+    leaves = {name: _of_rank(value) for name, value, _, _ in _leaves(_state_of(state_dict))}
     tensors = {name: value for name, value in leaves.items() if isinstance(value, (Tensor, Part))}
+    others = {name: value for name, value in leaves.items() if name not in tensors}
+    if is_collective:
+        tensors = {name: value for name, value in tensors.items() if _is_written(value, rank)}
     os.makedirs(writer.path, exist_ok=True)
-    saving.save({k: v for k, v in leaves.items() if k not in tensors}, _other(writer.path, writer.rank))
-    save_sharded(tensors, writer.path, max_shard_size=writer.max_shard_size, rank=writer.rank, ranks=writer.ranks)
+    saving.save(others, _other(writer.path, rank))
+    save_sharded(tensors, writer.path, max_shard_size=writer.max_shard_size, rank=rank, ranks=ranks)
+    if is_collective:
+        dist.barrier(group=process_group)  # the checkpoint is whole
+
+
+def _is_written(value: Any, rank: int) -> bool:
+    return rank == 0 if isinstance(value, Tensor) else value.tensor.numel() > 0
 
 
 def load(
@@ -81,12 +107,18 @@ def load(
     """
     reader = storage_reader or FileSystemReader(_given(checkpoint_id))
     checkpoint = Checkpoint(reader.path)
-    others = loading.load(_other(reader.path, reader.rank), "cpu")
+    is_collective = reader.rank is None and not no_dist and dist.is_initialized()
+    file = _other(reader.path, dist.get_rank(process_group) if is_collective else reader.rank or 0)
+    others = loading.load(file if os.path.exists(file) else _other(reader.path, 0), "cpu")
     state = _state_of(state_dict)
     with no_grad():
-        for name, value, holder, key in list(_leaves(state)):
+        for name, given, holder, key in list(_leaves(state)):
+            value = _of_rank(given)
             if isinstance(value, Part):
-                value.tensor.copy_(checkpoint.read(name, value.offsets, tuple(value.tensor.shape)))
+                if tuple(value.shape) != checkpoint.shape(name):
+                    raise ValueError(f"{name}: sizes {tuple(value.shape)}, and {checkpoint.shape(name)} in the checkpoint")
+                if value.tensor.numel():
+                    value.tensor.copy_(checkpoint.read(name, value.offsets, tuple(value.tensor.shape)))
             elif isinstance(value, Tensor):
                 if tuple(value.shape) != checkpoint.shape(name):
                     raise ValueError(f"{name}: sizes {tuple(value.shape)}, and {checkpoint.shape(name)} in the checkpoint")

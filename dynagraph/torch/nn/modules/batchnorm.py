@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from dynagraph.torch import distributed as dist
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.parameter import UninitializedBuffer, UninitializedParameter
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.functions.common import NAMESPACES
 from dynagraph.torch.nn import functional as F
 from dynagraph.torch.nn import init
+from dynagraph.torch.nn.modules._functions import SyncBatchNorm as AcrossRanks
 from dynagraph.torch.nn.modules.lazy import LazyModuleMixin
 from dynagraph.torch.nn.modules.module import Module
 from dynagraph.torch.nn.modules.utils import add_parameters
@@ -99,10 +101,19 @@ class _BatchNorm(_NormBase):
         return self._normalized(input)
 
     def _normalized(self, input: Tensor) -> Tensor:
-        training, momentum = self.training, self.momentum
+        mean, variance, momentum = self._running()
+        training = self.training
+        return F.batch_norm(
+            input, mean, variance, self.weight, self.bias, training or (mean is None and variance is None),
+            0.0 if momentum is None else momentum, self.eps,
+        )  # fmt: skip
+
+    def _running(self) -> tuple[Any, Any, Any]:
+        """The running mean and variance that this call reads or changes, and how much of the batch's goes into them."""
+        momentum = self.momentum
         mean: Any = self.running_mean
         variance = self.running_var
-        if training:
+        if self.training:
             if self.track_running_stats:
                 count = self.num_batches_tracked
                 if count is not None:
@@ -111,10 +122,7 @@ class _BatchNorm(_NormBase):
                         momentum = 1.0 / count.to(mean.dtype)
             else:
                 mean = variance = None
-        return F.batch_norm(
-            input, mean, variance, self.weight, self.bias, training or (mean is None and variance is None),
-            0.0 if momentum is None else momentum, self.eps,
-        )  # fmt: skip
+        return mean, variance, momentum
 
 
 class BatchNorm1d(_BatchNorm):
@@ -150,7 +158,11 @@ class BatchNorm3d(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalization over the batches of all processes; of (N, C, ...).  In one process it is as `BatchNorm1d`."""
+    """Batch normalization over the batches of all ranks of a group (None: all); of (N, C, ...).
+
+    In training, mean and variance are those of all ranks' batches, and so are their gradients.  In one process, and in evaluation
+    with running statistics, it is as `BatchNorm1d`.
+    """
 
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
@@ -170,7 +182,13 @@ class SyncBatchNorm(_BatchNorm):
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         self._check_non_zero_input_channels(input)
-        return self._normalized(input)
+        takes_batch = self.training or (self.running_mean is None and self.running_var is None)
+        if not takes_batch or not dist.is_initialized() or dist.get_world_size(self.process_group) == 1:
+            return self._normalized(input)
+        mean, variance, momentum = self._running()
+        return AcrossRanks.apply(
+            input, self.weight, self.bias, mean, variance, self.eps, 0.0 if momentum is None else momentum, self.process_group
+        )
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Any, process_group: Any = None) -> Any:

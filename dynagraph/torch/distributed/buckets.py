@@ -1,0 +1,123 @@
+"""Gradients of many parameters in few flat tensors, so that few messages carry them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from dynagraph.torch.core.grad_mode import no_grad
+from dynagraph.torch.core.tensor import Tensor, is_dense
+from dynagraph.torch.functions.common import NAMESPACES
+
+_torch = NAMESPACES["torch"]
+FIRST_BYTES = 1 << 20  # of the bucket whose gradients come first: its message leaves early
+MIB = 1 << 20
+
+
+class Bucket:
+    """The gradients of some parameters in one tensor.
+
+    `numbers`: which parameters; `flat`: all gradients; `views`: the part of each, in its parameter's shape and order in memory;
+    `pending`: how many are still to come; `work`: what waits for the sum over ranks.
+    """
+
+    __slots__ = ("flat", "numbers", "parameters", "pending", "views", "work")
+
+    def __init__(self, numbers: Sequence[int], parameters: Sequence[Tensor]):
+        self.numbers, self.parameters = list(numbers), [parameters[k] for k in numbers]
+        first = self.parameters[0]
+        count = sum(p.numel() for p in self.parameters)
+        self.flat: Tensor = _torch["zeros"](count, dtype=first.dtype, device=first.device)
+        self.views: list[Tensor] = parts_of(self.flat, self.parameters)
+        self.pending, self.work = len(self.numbers), None
+
+
+def parts_of(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """The parts of a flat tensor that tensors fill one after the other, each with its tensor's shape and order in memory."""
+    parts, start = [], 0
+    with no_grad():
+        for tensor in like:
+            stop = start + tensor.numel()
+            part = flat[start:stop]
+            if tensor.is_contiguous() or not _fills(tensor):
+                parts.append(part.view(tensor.shape))
+            else:
+                parts.append(part.as_strided(tensor.shape, tensor.stride()))
+            start = stop
+    return parts
+
+
+def _fills(tensor: Tensor) -> bool:
+    """Whether the elements fill a piece of memory: dimensions in another order, but no gaps."""
+    expected = 1
+    for step, size in sorted((step, size) for step, size in zip(tensor.stride(), tensor.shape) if size != 1):
+        if step != expected:
+            return False
+        expected *= size
+    return is_dense(tensor._array)
+
+
+def cut(parameters: Sequence[Tensor], order: Sequence[int], limits: Sequence[float]) -> list[list[int]]:
+    """Parameters in buckets, in an order: each bucket of one dtype and device is closed when it has reached its limit in bytes.
+
+    The first bucket of a dtype and device has the first limit, the next ones the next, the last limit serves all that follow.
+    Buckets are in the order of their first parameters.
+    """
+    open_ones: dict[Any, tuple[list[int], int]] = {}
+    closed: dict[Any, int] = {}
+    found: list[tuple[int, list[int]]] = []
+    for place, k in enumerate(order):
+        parameter = parameters[k]
+        key = parameter.dtype, str(parameter.device)
+        members, size = open_ones.get(key, ([], 0))
+        if not members:
+            found.append((place, members))
+        members.append(k)
+        size += parameter.numel() * parameter.element_size()
+        if size >= limits[min(closed.get(key, 0), len(limits) - 1)]:
+            closed[key] = closed.get(key, 0) + 1
+            open_ones.pop(key, None)
+        else:
+            open_ones[key] = members, size
+    return [members for _, members in found]
+
+
+def limits_of(bucket_cap_mb: float | None) -> list[float]:
+    """The limits of buckets in bytes: the first is small."""
+    cap = 25.0 if bucket_cap_mb is None else bucket_cap_mb
+    return [min(FIRST_BYTES, cap * MIB) if math.isfinite(cap) else FIRST_BYTES, cap * MIB]
+
+
+class GradBucket:
+    """What a communication hook is given: the gradients of a bucket, and which one it is."""
+
+    def __init__(self, bucket: Bucket, index: int, is_last: bool):
+        self._bucket, self._index, self._is_last, self._buffer = bucket, index, is_last, bucket.flat
+
+    def index(self) -> int:
+        """The number of the bucket, in the order in which they are reduced."""
+        return self._index
+
+    def buffer(self) -> Tensor:
+        """All gradients of the bucket, flat."""
+        return self._buffer
+
+    def set_buffer(self, tensor: Tensor) -> None:
+        """Put another tensor in the buffer's place."""
+        self._buffer = tensor
+
+    def gradients(self) -> list[Tensor]:
+        """The parts of the buffer that belong to each parameter, in their shapes."""
+        return parts_of(self._buffer, self._bucket.parameters)
+
+    def parameters(self) -> list[Tensor]:
+        """The parameters whose gradients these are."""
+        return list(self._bucket.parameters)
+
+    def is_last(self) -> bool:
+        """Whether it is the last bucket of this backward."""
+        return self._is_last
+
+
+__all__ = ["FIRST_BYTES", "MIB", "Bucket", "GradBucket", "cut", "limits_of", "parts_of"]

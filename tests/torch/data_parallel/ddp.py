@@ -1,0 +1,276 @@
+"""DistributedDataParallel on several ranks against one process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dynagraph as dg
+from dynagraph import torch
+from dynagraph.torch import distributed as dist
+from dynagraph.torch import nn
+from dynagraph.torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from dynagraph.torch.distributed.algorithms.join import Join
+from dynagraph.torch.distributed.optim import ZeroRedundancyOptimizer
+from dynagraph.torch.nn.parallel import DistributedDataParallel
+from tests.torch.data_parallel.common import adam, alone, data, distance, loss_of, mine, model, raises, train
+
+OPTIONS: list[dict[str, Any]] = [
+    {}, {"gradient_as_bucket_view": True}, {"find_unused_parameters": True}, {"static_graph": True},
+    {"bucket_cap_mb": 0.0005, "gradient_as_bucket_view": True}, {"static_graph": True, "bucket_cap_mb": 0.0005},
+]  # fmt: skip
+
+
+def equals_one_process() -> None:
+    expected = alone()
+    for options in OPTIONS if dist.get_world_size() == 2 else OPTIONS[-2:]:
+        module = model()
+        if dist.get_rank():
+            nn.utils.vector_to_parameters(torch.zeros(6 * 16 + 16 + 17 * 8 + 27).double(), module.parameters())
+        ddp = DistributedDataParallel(module, **options)
+        train(ddp, adam(ddp.parameters()), mine(data()))
+        assert distance(module, expected) < 1e-12, options
+        assert len(ddp.reducer.buckets) == (3 if "bucket_cap_mb" in options else 1)
+    assert ["module." + name for name in expected.state_dict()] == list(ddp.state_dict())
+
+
+def buckets_follow_the_order_of_arrival() -> None:
+    class Backwards(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.last, self.first = nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            return self.last(self.first(x).tanh())
+
+    ddp = DistributedDataParallel(Backwards(), bucket_cap_mb=1e-5)
+    before = [bucket.numbers for bucket in ddp.reducer.buckets]
+    ddp(torch.ones(2, 4)).sum().backward()
+    ddp(torch.ones(2, 4)).sum().backward()
+    after = [bucket.numbers for bucket in ddp.reducer.buckets]
+    assert before == [[3], [2], [1], [0]] and sorted(after[0] + after[1]) == [0, 1], (before, after)
+
+
+def gradients_add_up_in_no_sync() -> None:
+    for as_views in (False, True):
+        module, expected = model(), model()
+        ddp = DistributedDataParallel(module, gradient_as_bucket_view=as_views)
+        for turn in range(3):
+            for x, y in mine(data(3)):
+                with ddp.no_sync():
+                    loss_of(ddp, x, y).backward()
+            x, y = mine(data(1))[0]
+            loss_of(ddp, x, y).backward()
+            for x, y in data(3) + data(1):
+                loss_of(expected, x, y).backward()
+            if turn == 1:
+                ddp.zero_grad(set_to_none=False)
+                expected.zero_grad()
+            if turn == 2:
+                assert ddp.reducer.rebuilt
+            for a, b in zip(module.parameters(), expected.parameters()):
+                assert b.grad is None or float((a.grad - b.grad).abs().max()) < 1e-12
+
+
+class Branches(nn.Module):
+    """Uses one of three layers besides the first, which `which` says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first = nn.Linear(4, 4)
+        self.branches = nn.ModuleList([nn.Linear(4, 2) for _ in range(3)])
+
+    def forward(self, x: Any, which: int | None = None) -> Any:
+        hidden = self.first(x).tanh()
+        return hidden if which is None else self.branches[which](hidden)
+
+
+def unused_parameters_are_named() -> None:
+    ddp = DistributedDataParallel(Branches())
+    ddp(torch.ones(2, 4), 1).sum().backward()
+    names = "branches.0.weight, branches.0.bias, branches.2.weight, branches.2.bias (indices 2 3 6 7)"
+    raises(RuntimeError, names, lambda: ddp(torch.ones(2, 4), 1))
+    raises(RuntimeError, "ready only once", lambda: _twice(DistributedDataParallel(Branches().first)))
+
+
+def _twice(ddp: Any) -> None:
+    loss = ddp(torch.ones(2, 4)).sum()
+    ddp.reducer.buckets[0].pending += 1  # so that the first gradients do not end the reduction
+    loss.backward(retain_graph=True)
+    loss.backward()
+
+
+def unused_parameters_are_found() -> None:
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    module = Branches()
+    ddp = DistributedDataParallel(module, find_unused_parameters=True, bucket_cap_mb=1e-5)
+    x = torch.arange(8.0).reshape(2, 4) + rank
+    for _ in range(2):  # branch 0 on rank 0, branch 1 on the others, branch 2 nowhere; the second time by accumulation
+        ddp(x, min(rank, 1)).sum().backward()
+    grads = [branch.weight.grad for branch in module.branches]
+    assert grads[0] is not None and grads[1] is not None and grads[2] is None
+    expected = Branches()
+    for other in range(ranks):
+        y = torch.arange(8.0).reshape(2, 4) + other
+        (expected(y, min(other, 1)).sum() / ranks * 2).backward()
+    for a, b in zip(module.parameters(), expected.parameters()):
+        assert (a.grad is None) == (b.grad is None)
+        assert a.grad is None or float((a.grad - b.grad).abs().max()) < 1e-5
+    ddp.zero_grad()
+    ddp(x, None if rank else 2).sum().backward()  # an output that only one rank computes by a branch
+    assert module.branches[2].weight.grad is not None and module.branches[0].weight.grad is None
+    static = DistributedDataParallel(module, static_graph=True)
+    for _ in range(3):
+        static.zero_grad()
+        static(x, 1).sum().backward()
+    assert module.branches[1].weight.grad is not None and module.branches[0].weight.grad is None
+
+
+def inputs_may_be_uneven() -> None:
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    batches = mine(data())
+    counts = [len(batches) - 5 * (r % 3) for r in range(ranks)]  # rank r has so many
+    whole = data()
+    for by_all in (True, False):
+        if by_all or ranks == 2:
+            module, expected = model(), model()
+            ddp = DistributedDataParallel(module, bucket_cap_mb=0.0005 if by_all else None)
+            with ddp.join(divide_by_initial_world_size=by_all):
+                train(ddp, torch.optim.SGD(ddp.parameters(), lr=0.1), batches[: counts[rank]])
+            optimizer = torch.optim.SGD(expected.parameters(), lr=0.1)
+            for step, (x, y) in enumerate(whole):
+                active = [r for r in range(ranks) if step < counts[r]]
+                optimizer.zero_grad()
+                for r in active:
+                    (loss_of(expected, x[r::ranks], y[r::ranks]) / (ranks if by_all else len(active))).backward()
+                optimizer.step()
+            assert distance(module, expected) < 1e-12
+    raises(RuntimeError, "exhausted", lambda: _early(batches[: counts[rank]]))
+
+
+def _early(batches: Any) -> None:
+    ddp = DistributedDataParallel(model())
+    with ddp.join(throw_on_early_termination=True):
+        train(ddp, adam(ddp.parameters()), batches)
+
+
+def uneven_inputs_with_divided_optimizer() -> None:
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    module, expected = model(), model()
+    ddp = DistributedDataParallel(module, gradient_as_bucket_view=True)
+    zero = ZeroRedundancyOptimizer(ddp.parameters(), torch.optim.Adam, lr=1e-2)
+    counts = [20 - 5 * (r % 3) for r in range(ranks)]
+    with Join([ddp, zero]):
+        train(ddp, zero, mine(data())[: counts[rank]])
+    optimizer = adam(expected.parameters())
+    for step, (x, y) in enumerate(data()):
+        optimizer.zero_grad()
+        for r in range(ranks):
+            if step < counts[r]:
+                (loss_of(expected, x[r::ranks], y[r::ranks]) / ranks).backward()
+        optimizer.step()
+    assert distance(module, expected) < 1e-12
+
+
+def buffers_are_those_of_the_first_rank() -> None:
+    rank = dist.get_rank()
+    ddp = DistributedDataParallel(model(norm=True))
+    batches = mine(data(3))
+    train(ddp, adam(ddp.parameters()), batches)
+    ddp.eval()
+    ddp(batches[0][0])  # brings the buffers of the last step
+    means = [torch.zeros(16).double() for _ in range(dist.get_world_size())]
+    dist.all_gather(means, ddp.module[1].running_mean)
+    assert all(bool((mean == means[0]).all()) for mean in means)
+    own = DistributedDataParallel(model(norm=True), broadcast_buffers=False)
+    train(own, adam(own.parameters()), batches)
+    dist.all_gather(means, own.module[1].running_mean)
+    assert not (means[0] == means[1]).all(), rank
+
+
+def batch_norm_over_ranks() -> None:
+    expected = alone(norm=True)
+    module = nn.SyncBatchNorm.convert_sync_batchnorm(model(norm=True))
+    assert type(module[1]) is nn.SyncBatchNorm
+    ddp = DistributedDataParallel(module)
+    train(ddp, adam(ddp.parameters()), mine(data()))
+    assert distance(module, expected) < 1e-8  # the bias before the norm has gradients of rounding errors alone
+    # uneven and empty batches, four dimensions, the gradient of the input
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(3)
+    x, g = torch.randn(6, 3, 2, 2).double(), torch.randn(6, 3, 2, 2).double()
+
+    begin, end = (1, 6) if rank == ranks - 1 else (rank, rank + 1) if rank == 0 else (1, 1)
+
+    ours, theirs = nn.SyncBatchNorm(3, momentum=None).double(), nn.BatchNorm2d(3, momentum=None).double()
+    mine_x, whole_x = x[begin:end].clone().requires_grad_(), x.clone().requires_grad_()
+    out, expected_out = ours(mine_x), theirs(whole_x)
+    out.backward(g[begin:end])
+    expected_out.backward(g)
+    assert end == begin or float((out - expected_out[begin:end]).abs().max()) < 1e-12
+    assert end == begin or float((mine_x.grad - whole_x.grad[begin:end]).abs().max()) < 1e-12
+    dist.all_reduce(ours.weight.grad)
+    assert float((ours.weight.grad - theirs.weight.grad).abs().max()) < 1e-12
+    assert float((ours.running_var - theirs.running_var).abs().max()) < 1e-12
+
+
+def hooks_of_communication() -> None:
+    expected = alone()
+    limits = {"allreduce_hook": 1e-12, "fp16_compress_hook": 5e-2, "bf16_compress_hook": 0.2}
+    for name, limit in limits.items():
+        ddp = DistributedDataParallel(model(), bucket_cap_mb=0.0005)
+        ddp.register_comm_hook(None, getattr(default_hooks, name))
+        train(ddp, torch.optim.SGD(ddp.parameters(), lr=0.1), mine(data()))
+        plain = model()
+        train(plain, torch.optim.SGD(plain.parameters(), lr=0.1), data())
+        assert distance(ddp.module, plain) < limit, (name, distance(ddp.module, plain))
+    seen = []
+
+    def hook(state: Any, bucket: dist.GradBucket) -> Any:  # type: ignore[name-defined]
+        seen.append((state, bucket.index(), bucket.is_last(), [g.shape for g in bucket.gradients()]))
+        return default_hooks.allreduce_hook(None, bucket)
+
+    wrapped = DistributedDataParallel(model())
+    wrapped.register_comm_hook("state", default_hooks.fp16_compress_wrapper(hook))
+    loss_of(wrapped, *mine(data(1))[0]).backward()
+    assert seen[0][:3] == ("state", 0, True) and len(seen[0][3]) == 6 and expected is not None
+    raises(RuntimeError, "only be called once", lambda: wrapped.register_comm_hook(None, hook))
+    raises(TypeError, "must be callable", lambda: ddp.register_comm_hook(None, 3))
+
+
+def compiled_steps() -> None:
+    module = model()
+    ddp = DistributedDataParallel(module, bucket_cap_mb=0.0005)
+    optimizer = adam(ddp.parameters())
+
+    @dg.compile(mode="max")
+    def step(x: Any, y: Any) -> Any:
+        optimizer.zero_grad()
+        loss = loss_of(ddp, x, y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    for x, y in mine(data()):
+        step(x, y)
+    assert distance(module, alone()) < 1e-12
+    # forward before the reduction, the optimizer behind it
+    assert step.stats.compiles == 2 and sum(step.stats.breaks.values()) == 1, step.stats
+
+
+def what_does_not_fit() -> None:
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    raises(RuntimeError, "doesn't have any parameter", lambda: DistributedDataParallel(nn.Tanh()))
+    raises(ValueError, "device_ids", lambda: DistributedDataParallel(nn.Linear(1, 1), device_ids=[0]))
+    last = rank == ranks - 1
+    text = "with sizes [1, 3] appears not to match sizes of the same param in process 0"
+    raises(RuntimeError, text, lambda: DistributedDataParallel(nn.Linear(3 if last else 2, 1)))
+    raises(RuntimeError, "inconsistent", lambda: DistributedDataParallel(nn.Linear(2, 1, bias=last)))
+    raises(NotImplementedError, "mixed_precision", lambda: DistributedDataParallel(nn.Linear(2, 1), mixed_precision=1))
+
+
+CHECKS = [
+    equals_one_process, buckets_follow_the_order_of_arrival, gradients_add_up_in_no_sync, unused_parameters_are_named,
+    unused_parameters_are_found, inputs_may_be_uneven, uneven_inputs_with_divided_optimizer,
+    buffers_are_those_of_the_first_rank, batch_norm_over_ranks, hooks_of_communication, compiled_steps, what_does_not_fit,
+]  # fmt: skip
