@@ -239,9 +239,11 @@ def test_there_is_an_accelerator_where_cupy_finds_one() -> None:
         pass
 
 
-def test_programs_run_in_one_process() -> None:
+def test_there_is_no_world_before_it_is_made() -> None:
     distributed = own.distributed
-    assert not distributed.is_available() and not distributed.is_initialized() and not distributed.is_nccl_available()
+    assert distributed.is_available() and not distributed.is_initialized() and not distributed.is_ucc_available()
+    with pytest.raises(ValueError, match=r"^Default process group has not been initialized, please"):
+        distributed.get_rank()
 
 
 # -- settings ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,169 @@
+"""Engines: what moves and reduces arrays between processes.
+
+An `Engine` is one group of processes that know each other.  Its operations take contiguous arrays, start at once and give a request;
+none waits.  What tensors, lists of tensors, other dtypes and gaps in memory make of them is the matter of `collectives.py`, the same
+for all engines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class DistError(RuntimeError):
+    """An error of torch.distributed."""
+
+
+class DistBackendError(DistError):
+    """An engine could not do what it was asked for, or another process did not take part."""
+
+
+class DistNetworkError(DistError):
+    """A connection failed."""
+
+
+class DistStoreError(DistError):
+    """A store failed."""
+
+
+class QueueEmptyError(DistStoreError):
+    """A queue of a store is empty."""
+
+
+class Request(Protocol):
+    """An operation that was started."""
+
+    def Test(self) -> bool:
+        """Whether it has ended.  Engines may get on with their work only within this call."""
+
+
+class Engine:
+    """Processes that exchange arrays.  All arrays are contiguous; what an operation writes to, and what it reads, is the engine's
+    until its request has ended.
+
+    `rank` is this process's place among `size`.  `device`: the type of device that the arrays are on.  All processes must call
+    the operations of the collective kind in the same order.
+    """
+
+    device = "cpu"
+    rank = 0
+    size = 1
+    errors: tuple[type[Exception], ...] = ()  # what operations and requests may raise
+
+    def reduced_as(self, dtype: np.dtype) -> np.dtype:
+        """The dtype in which arrays of a dtype are added up."""
+        raise NotImplementedError
+
+    def all_reduce(self, buffer: Any, op: str) -> Request:
+        """The sum (or what `op` says: SUM, PRODUCT, MIN, MAX, BAND, BOR, BXOR) of all buffers, in each of them."""
+        raise NotImplementedError
+
+    def reduce(self, buffer: Any, op: str, root: int) -> Request:
+        """As `all_reduce`, in the buffer of the root alone."""
+        raise NotImplementedError
+
+    def reduce_scatter(self, source: Any, target: Any, op: str) -> Request:
+        """The sum of all sources, of which the processes get a part each; `source` is `size` times as long as `target`."""
+        raise NotImplementedError
+
+    def broadcast(self, buffer: Any, root: int) -> Request:
+        """The root's buffer, in each of them."""
+        raise NotImplementedError
+
+    def all_gather(self, source: Any, target: Any) -> Request:
+        """All sources, one behind the other."""
+        raise NotImplementedError
+
+    def gather(self, source: Any, target: Any | None, root: int) -> Request:
+        """As `all_gather`, at the root; `target` is None elsewhere."""
+        raise NotImplementedError
+
+    def scatter(self, source: Any | None, target: Any, root: int) -> Request:
+        """A part of the root's source to each; `source` is None elsewhere."""
+        raise NotImplementedError
+
+    def all_to_all(self, source: Any, source_counts: Sequence[int], target: Any, target_counts: Sequence[int]) -> Request:
+        """To each process a part of the source; the parts that came, one behind the other.  Counts are numbers of elements."""
+        raise NotImplementedError
+
+    def send(self, buffer: Any, to: int, tag: int) -> Request:
+        """To one process, which receives with the same tag."""
+        raise NotImplementedError
+
+    def receive(self, buffer: Any, origin: int | None, tag: int) -> Any:
+        """From one process, or (None) whichever is first.  The request has `source` and `nbytes` once it has ended."""
+        raise NotImplementedError
+
+    def barrier(self) -> Request:
+        """It ends when all processes have called it."""
+        raise NotImplementedError
+
+    def part(self, ranks: Sequence[int]) -> Engine:
+        """The engine of some of the processes, of which this is one; all of them call it."""
+        raise NotImplementedError
+
+    def abort(self, status: int) -> None:
+        """End all processes."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Give back what the engine holds."""
+
+
+class Done:
+    """The request of what has ended."""
+
+    def Test(self) -> bool:
+        return True
+
+
+DONE = Done()
+
+
+class Alone(Engine):
+    """The engine of one process: what it sends comes back."""
+
+    def reduced_as(self, dtype: np.dtype) -> np.dtype:
+        return dtype
+
+    def all_reduce(self, buffer: Any, op: str) -> Request:
+        return DONE
+
+    def reduce(self, buffer: Any, op: str, root: int) -> Request:
+        return DONE
+
+    def broadcast(self, buffer: Any, root: int) -> Request:
+        return DONE
+
+    def reduce_scatter(self, source: Any, target: Any, op: str) -> Request:
+        return self.all_gather(source, target)
+
+    def all_gather(self, source: Any, target: Any) -> Request:
+        target[...] = source
+        return DONE
+
+    def gather(self, source: Any, target: Any | None, root: int) -> Request:
+        return self.all_gather(source, target)
+
+    def scatter(self, source: Any | None, target: Any, root: int) -> Request:
+        return self.all_gather(source, target)
+
+    def all_to_all(self, source: Any, source_counts: Sequence[int], target: Any, target_counts: Sequence[int]) -> Request:
+        return self.all_gather(source, target)
+
+    def barrier(self) -> Request:
+        return DONE
+
+    def part(self, ranks: Sequence[int]) -> Engine:
+        return self
+
+    def abort(self, status: int) -> None:
+        raise SystemExit(status)
+
+
+__all__ = [
+    "DONE", "Alone", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError", "Engine", "QueueEmptyError", "Request",
+]  # fmt: skip
