@@ -38,8 +38,9 @@ class _FromEnvironment(argparse.Action):
 def get_args_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
     parser = argparse.ArgumentParser(
-        prog=PROGRAM, description="Runs a script on several ranks, in which `import torch` gives dynagraph.torch.", allow_abbrev=False
-    )
+        prog=PROGRAM, allow_abbrev=False,
+        description="Runs a script on several ranks, in which `import torch` gives dynagraph.torch.",
+    )  # fmt: skip
 
     def option(name: str, *short: str, **kwargs: Any) -> None:
         names = {name, "--" + name.removeprefix("--").replace("-", "_")}
@@ -51,7 +52,7 @@ def get_args_parser() -> argparse.ArgumentParser:
         parser.add_argument(*short, name, *(names - {name}), action="store_true", default=is_set, help=help)
 
     option("--nproc-per-node", default="1", metavar="N",
-           help="ranks on each machine: a number, `cpu`, `gpu` or `auto`; LEAST:MOST lets a restart go on without ranks that were killed")  # fmt: skip
+           help="ranks on each machine: a number, `cpu`, `gpu`, `auto`; LEAST:MOST: restarts may go on without what was killed")  # fmt: skip
     option("--nnodes", default="1", metavar="N",
            help="machines, of those that --hosts names; LEAST:MOST lets a restart go on without those that are lost")  # fmt: skip
     option("--hosts", default="", help="the machines, with commas between them, which mpiexec reaches (by ssh)")
@@ -62,12 +63,13 @@ def get_args_parser() -> argparse.ArgumentParser:
     option("--heartbeat-timeout", type=float, default=None, metavar="SECONDS",
            help="a rank that shows no sign of life for so long has failed; unset: none has")  # fmt: skip
     option("--start-timeout", type=float, default=60.0, metavar="SECONDS",
-           help="how long mpiexec may take to start all ranks; with --heartbeat-timeout also how long until their first sign of life")  # fmt: skip
-    option("--shutdown-timeout", type=float, default=30.0, metavar="SECONDS", help="how long ranks have to end before they are killed")
+           help="how long mpiexec may take; with --heartbeat-timeout also how long until the first sign of life")  # fmt: skip
+    option("--shutdown-timeout", type=float, default=30.0, metavar="SECONDS", help="until stopped ranks are killed")
     option("--log-dir", default="", help="where ranks' files go: RUN/attempt_A/RANK/{stdout.log,stderr.log,error.json}")
-    option("--redirects", "-r", default="0", help="streams that go to files: 1 (stdout), 2 (stderr), 3 (both), or `0:1,1:3` by local rank")
+    option("--redirects", "-r", default="0", 
+           help="streams that go to files: 1 (stdout), 2 (stderr), 3 (both), or `0:1,1:3` by local rank")  # fmt: skip
     option("--tee", "-t", default="0", help="streams that go to files and to the console, as --redirects")
-    option("--local-ranks-filter", default="", help="local ranks whose output is shown, with commas between them; all others' is not")
+    option("--local-ranks-filter", default="", help="local ranks whose output is shown, with commas between them")
     option("--role", default="default", help="the prefix of lines that --tee shows, and ROLE_NAME")
     option("--rdzv-id", default="none", help="TORCHELASTIC_RUN_ID")
     option("--master-addr", default=None, help="MASTER_ADDR; unset: the first machine")
@@ -137,7 +139,7 @@ def hosts_of(args: argparse.Namespace) -> tuple[list[str], int]:
             raise UsageError(f"--hostfile {args.hostfile}: {error.strerror}") from None
     if most > 1 and len(names) < least:
         raise UsageError(
-            f"--nnodes {args.nnodes}: one launcher starts the ranks on all machines; name {least} or more by --hosts or --hostfile"
+            f"--nnodes {args.nnodes}: one launcher starts the ranks on all machines; name {least} or more by --hosts"
         )  # fmt: skip
     return (names[:most] if most > 1 else names or []), least
 
@@ -185,7 +187,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
     """What the command line asks for.  Raises UsageError."""
     for name in RENDEZVOUS:
         if getattr(args, name.removeprefix("--").replace("-", "_")) is not None and not args.standalone:
-            raise UsageError(f"{name}: one launcher starts the ranks on all machines, which --hosts names; there is no rendezvous")
+            raise UsageError(f"{name}: one launcher starts the ranks on all machines, which --hosts names")
     try:
         restarts, interval, grace, start = (
             int(args.max_restarts), float(args.monitor_interval), float(args.shutdown_timeout), float(args.start_timeout)
@@ -198,7 +200,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
         if number < 0:
             raise UsageError(f"{name} {number:g}: expected 0 or more")
     if heartbeat is not None and heartbeat < 2:
-        raise UsageError(f"--heartbeat-timeout {heartbeat:g}: expected 2 seconds or more, since ranks show twice a second that they live")
+        raise UsageError(f"--heartbeat-timeout {heartbeat:g}: expected 2 seconds or more")
     if heartbeat is not None and args.no_python:
         raise UsageError("--heartbeat-timeout: programs that --no-python starts show no signs of life")
     least, most = ranks_of(str(args.nproc_per_node))
@@ -223,7 +225,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
 
 
 def environment_of(ranks: int) -> dict[str, str]:
-    """Threads for each rank, where the user has not said how many: one of OpenMP's, as torchrun has it, and its part of dynagraph's."""
+    """Threads of a rank, where the user has not said how many: one of OpenMP's, as torchrun has it, its part of dynagraph's."""
     if ranks == 1:
         return {}
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -21,15 +21,16 @@ from typing import Any
 
 from dynagraph.torch.run.failures import GONE, Failure, Kind, how_it_ended, message_and_traceback, signal_name
 from dynagraph.torch.run.report import name_of, say
-from dynagraph.torch.run.supervisor import ADDRESS, TOKEN, die_with_parent, remove_segments
+from dynagraph.torch.run.supervisor import ADDRESS, TOKEN, remove_segments
 from dynagraph.torch.run.supervisor import __file__ as SUPERVISOR
 
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 AFTER_KILL = 5.0  # seconds that processes have to vanish once they are killed
 UNKNOWN_LINE = 1 << 16  # bytes: more than a supervisor says before it is known
 _LOSS = 0.5  # seconds after a first rank is lost in which others are looked at, too
+_MPIEXECS_END = 1.0  # seconds that mpiexec has to hand on the last output of ranks on other machines
 _STACKS = 2.0  # seconds in which a silent rank's stacks come, or not at all
-_SPAWN_ERRORS = 20  # lines of mpiexec's errors that are shown where it starts nothing
+_SPAWN_ERRORS = 4000  # bytes of mpiexec's errors that are shown where it starts nothing
 
 
 @dataclass(frozen=True)
@@ -152,8 +153,8 @@ class Attempt:
         extra = self.settings.host_options(self.hosts, self.per_host)
         self.mpiexec = subprocess.Popen(
             [*self.settings.mpiexec, *extra, "-n", str(self.size), sys.executable, "-I", "-S", SUPERVISOR],
-            stdin=subprocess.DEVNULL, stderr=theirs, env={**os.environ, ADDRESS: self.address, TOKEN: self.token},
-            start_new_session=True, preexec_fn=functools.partial(die_with_parent, signal.SIGTERM),
+            stdin=subprocess.DEVNULL, stdout=None if self.hosts else subprocess.DEVNULL, stderr=theirs,
+            env={**os.environ, ADDRESS: self.address, TOKEN: self.token}, start_new_session=True,
         )  # fmt: skip
         os.close(theirs)
         try:
@@ -172,7 +173,7 @@ class Attempt:
 
     def is_over(self) -> bool:
         """Whether no rank runs any more, or will."""
-        if self.stop_at is not None or self.give_up_at is not None or self.mpiexec.poll() is not None:
+        if self.stop_at is not None:
             now = time.monotonic()
             is_late = self.give_up_at is not None and now > self.give_up_at
             return is_late or (not self.is_gathering(now) and all(r.has_ended or not r.is_connected for r in self.ranks.values()))
@@ -267,11 +268,13 @@ class Attempt:
             self.fail(Kind.LOST, rank, "lost: the process that watches it was killed, and the rank with it")
 
     def hear_mpiexec(self, descriptor: int) -> None:
-        """What mpiexec writes to stderr, which matters where it starts nothing."""
+        """What mpiexec writes to stderr: its own errors, and what ranks on other machines write there."""
         data = os.read(descriptor, 1 << 16)
         if not data:
             self.selector.unregister(descriptor)
-        self.errors += data
+        elif self.hosts:
+            sys.stderr.write(data.decode(errors="replace"))
+        self.errors = (self.errors + data)[-_SPAWN_ERRORS:]
 
     def hear_signals(self) -> None:
         """Wake up."""
@@ -290,10 +293,11 @@ class Attempt:
             self.stop_at = now + max(self.settings.monitor_interval, _LOSS if kind is Kind.LOST else 0.0)
 
     def causes(self) -> list[Failure]:
-        """The failures, without those of ranks that mpiexec took with it when it ended."""
-        by_mpiexec = [failure for failure in self.failures if failure.rank is None]
-        return by_mpiexec + [failure for failure in self.failures if failure.rank is not None and (
-            not by_mpiexec or failure.kind is not Kind.LOST)]  # fmt: skip
+        """The failures, but for those that follow from another: mpiexec's end of a rank's MPI_Abort, losses of mpiexec's end."""
+        if all(failure.rank is not None for failure in self.failures):
+            return self.failures
+        said = [failure for failure in self.failures if failure.rank is not None and failure.kind is not Kind.LOST]
+        return said or [failure for failure in self.failures if failure.rank is None]
 
     def add_stack(self, rank: Rank, text: str) -> None:
         """Where a silent rank is."""
@@ -316,11 +320,13 @@ class Attempt:
         code = self.mpiexec.poll()
         if code is None or (len(self.ranks) == self.size and all(rank.has_ended for rank in self.ranks.values())):
             return
-        said = self.errors.decode(errors="replace").strip().splitlines()[-_SPAWN_ERRORS:]
+        if code == signal.SIGKILL and any(failure.kind is Kind.LOST for failure in self.failures):
+            return  # it has ended all, because one was killed
+        said = self.errors.decode(errors="replace").strip()
         if len(self.ranks) < self.size:
-            self.fail(Kind.NEVER_STARTED, None, f"{how_it_ended(code)[1]} before all ranks were started", "\n".join(said))
+            self.fail(Kind.NEVER_STARTED, None, f"{how_it_ended(code)[1]} before all ranks were started", said)
         else:
-            self.fail(Kind.MPIEXEC, None, f"{how_it_ended(code)[1]} while ranks ran", "\n".join(said))
+            self.fail(Kind.MPIEXEC, None, f"{how_it_ended(code)[1]} while ranks ran", said)
 
     def look_after_ranks(self) -> None:
         """Find silent ranks, and stop all after a failure."""
@@ -357,33 +363,34 @@ class Attempt:
 
     def end(self) -> None:
         """Let supervisors and mpiexec go, and make sure that nothing of them is left."""
-        has_worked = not self.failures and self.give_up_at is None
+        has_worked = not self.failures and self.stop_at is None
         for rank in self.ranks.values():
-            self.command(rank, "leave") if has_worked else None
-        try:
-            self.mpiexec.wait(AFTER_KILL) if has_worked else self.mpiexec.kill()
-        except subprocess.TimeoutExpired:
-            self.mpiexec.kill()
-        self.mpiexec.wait()
-        self.listener.close()
+            self.command(rank, "leave")
         for rank in self.ranks.values():
             self.vanish(rank)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.mpiexec.wait(AFTER_KILL if has_worked else _MPIEXECS_END)
+        self.mpiexec.kill()
+        self.mpiexec.wait()
+        self.listener.close()
         remove_segments(set().union(*(rank.segments for rank in self.ranks.values())))
         self.selector.close()
 
     def vanish(self, rank: Rank) -> None:
-        """Wait until a supervisor has ended, and kill it where it does not; remove what it could not remove itself."""
+        """Wait until a supervisor has ended, and kill it where it does not; do what it could not do itself."""
+        has_left = False
         with contextlib.suppress(OSError):
-            rank.connection.shutdown(socket.SHUT_WR)
             rank.connection.settimeout(AFTER_KILL)
             while rank.is_connected and rank.connection.recv(1 << 16):
                 pass
+            has_left = rank.is_connected and rank.has_ended
         rank.connection.close()
-        if rank.host == socket.gethostname():
-            if not rank.has_ended and os.path.exists(f"/proc/{rank.supervisor}/stat"):
-                with contextlib.suppress(OSError):
-                    os.killpg(rank.supervisor, signal.SIGKILL)
-            shutil.rmtree(rank.folder, ignore_errors=True)
+        if has_left or rank.host != socket.gethostname():
+            return
+        for kill, number in ((os.kill, rank.supervisor), (os.killpg, rank.pid)):
+            with contextlib.suppress(OSError):
+                kill(number, signal.SIGKILL) if number is not None else None
+        shutil.rmtree(rank.folder, ignore_errors=True)
 
 
 class Reader:

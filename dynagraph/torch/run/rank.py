@@ -59,7 +59,7 @@ class Supervised:
         self._tell(b"!")
 
     def exits(self, code: int) -> None:
-        """Tell the launcher that the script has left with a code that is not 0: the end of MPI may wait for others, who wait for it."""
+        """Tell the launcher that the script has failed, before the end of MPI waits for others, who wait for this rank."""
         self._tell(b"q%d" % code)
 
     def _tell(self, text: bytes) -> None:

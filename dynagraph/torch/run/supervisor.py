@@ -5,7 +5,7 @@ dynagraph, and says what happens by lines of JSON on a socket of the launcher's:
 
     sent: hello, started, beat, raised, exits, ended, stack    received: start, stop, stack, leave
 
-The rank has a socket to this process, where "." says that it lives, "!" that it raised an exception, "q3" that it will exit with code 3.
+The rank has a socket to this process, where "." says that it lives, "!" that it raised an exception, "q3" that it exits with 3.
 
 Whatever else dies, the rank does not outlive this process, and this process does not outlive the launcher.
 """
@@ -166,10 +166,10 @@ class Supervisor:
                 self.kill()
             self.look_after_rank()
         self.remove_files()
-        if self.is_lost:
+        if self.rank_process is not None and (self.is_lost or self.rank_process.returncode != 0):
             remove_segments(self.segments)
             with contextlib.suppress(OSError):
-                os.killpg(0, signal.SIGKILL)  # what the rank has started
+                os.killpg(self.rank_process.pid, signal.SIGKILL)  # what the rank has started
 
     def hear_launcher(self) -> None:
         """Do what the launcher says."""
@@ -227,7 +227,7 @@ class Supervisor:
             # MPI's own descriptors go on to the rank
             self.rank_process = subprocess.Popen(
                 arguments, env=environment, stdin=subprocess.DEVNULL, stdout=outputs[0], stderr=outputs[1], close_fds=False,
-                preexec_fn=before_exec,
+                preexec_fn=before_exec, process_group=0,
             )  # fmt: skip
         except (OSError, subprocess.SubprocessError) as error:
             self.has_ended = True
@@ -246,7 +246,7 @@ class Supervisor:
         is_teed, is_redirected = bool(tee & stream), bool(redirects & stream)
         if not (is_teed or is_redirected):
             return os.open(os.devnull, os.O_WRONLY) if console is None else console
-        file = open(os.path.join(where, "stdout.log" if stream == 1 else "stderr.log"), "ab")
+        file = open(os.path.join(where, "stdout.log" if stream == 1 else "stderr.log"), "ab")  # noqa: SIM115 (as long as this runs)
         self.files.append(file)
         if not is_teed or console is None:
             return file.fileno()
