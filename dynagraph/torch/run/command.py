@@ -66,7 +66,7 @@ def get_args_parser() -> argparse.ArgumentParser:
            help="how long mpiexec may take; with --heartbeat-timeout also how long until the first sign of life")  # fmt: skip
     option("--shutdown-timeout", type=float, default=30.0, metavar="SECONDS", help="until stopped ranks are killed")
     option("--log-dir", default="", help="where ranks' files go: RUN/attempt_A/RANK/{stdout.log,stderr.log,error.json}")
-    option("--redirects", "-r", default="0", 
+    option("--redirects", "-r", default="0",
            help="streams that go to files: 1 (stdout), 2 (stderr), 3 (both), or `0:1,1:3` by local rank")  # fmt: skip
     option("--tee", "-t", default="0", help="streams that go to files and to the console, as --redirects")
     option("--local-ranks-filter", default="", help="local ranks whose output is shown, with commas between them")
