@@ -52,7 +52,7 @@ def get_args_parser() -> argparse.ArgumentParser:
         parser.add_argument(*short, name, *(names - {name}), action="store_true", default=is_set, help=help)
 
     option("--nproc-per-node", default="1", metavar="N",
-           help="ranks on each machine: a number, `cpu`, `gpu`, `auto`; LEAST:MOST: restarts may go on without what was killed")  # fmt: skip
+           help="ranks on each machine: a number, `cpu`, `gpu` or `auto`; LEAST:MOST: restarts may go on with fewer")  # fmt: skip
     option("--nnodes", default="1", metavar="N",
            help="machines, of those that --hosts names; LEAST:MOST lets a restart go on without those that are lost")  # fmt: skip
     option("--hosts", default="", help="the machines, with commas between them, which mpiexec reaches (by ssh)")

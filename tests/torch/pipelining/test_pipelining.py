@@ -169,7 +169,7 @@ def test_chunks():
 
 def test_errors():
     parts = model()
-    with pytest.raises(ValueError, match=r"^Number of microbatches \(2\) must be greater than or equal to the number of stages \(3\)\.$"):
+    with pytest.raises(ValueError, match=r"^Number of microbatches \(2\) must be greater than or equal to .* stages \(3\)\.$"):
         Schedule1F1B(stages_of(parts), 2)
     with pytest.raises(ValueError, match=r"^a list of stages has all of them, in their order$"):
         ScheduleGPipe(stages_of(parts)[:2], 2)
@@ -188,7 +188,8 @@ def test_errors():
 @pytest.mark.parametrize("name", ["1f1b", pytest.param("gpipe", marks=pytest.mark.soak)])
 def test_ranks_have_the_numbers_of_one_process(tmp_path, capfd, name):
     pytest.importorskip("mpi4py")
-    assert main(["--nproc-per-node", "2", re.sub("test_pipelining", "ranks", __file__), str(tmp_path), name]) == 0, capfd.readouterr()
+    script = re.sub("test_pipelining", "ranks", __file__)
+    assert main(["--nproc-per-node", "2", script, str(tmp_path), name]) == 0, capfd.readouterr()
     torch.manual_seed(3)
     parts = [
         torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Tanh()),

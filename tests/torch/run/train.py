@@ -1,4 +1,4 @@
-"""A training script as people write them for torchrun, which goes on from its checkpoint.  Arguments: a directory, failures."""
+"""A training script as people write them for torchrun; it goes on from its checkpoint.  Arguments: a directory, failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``torch.distributed.pipelining``: a model in stages on several devices or ranks, through which parts of a batch go one after the other.
+"""``torch.distributed.pipelining``: a model in stages, on devices or ranks, through which parts of a batch go.
 
 >>> from dynagraph import torch
 >>> from dynagraph.torch.distributed.pipelining import PipelineStage, Schedule1F1B

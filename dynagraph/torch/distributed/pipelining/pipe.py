@@ -71,7 +71,7 @@ def pipeline(
 ) -> Pipe:  # fmt: skip
     """Divide an nn.Sequential into stages, before or after the children that `split_spec` names.
 
-    PyTorch divides any model that torch.export can trace.  Others than nn.Sequential are divided by hand here: a PipelineStage takes
+    PyTorch divides any model that torch.export can trace.  Others than nn.Sequential are divided by hand here: PipelineStage takes
     any module.  mb_args and mb_kwargs, a micro-batch, are accepted and not needed.
     """
     if not isinstance(module, Sequential) or split_policy is not None:

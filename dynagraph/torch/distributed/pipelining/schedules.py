@@ -1,7 +1,7 @@
 """The order in which micro-batches go through the stages.
 
-A process has one stage, and the others are other ranks'; or it has all of them, on several devices.  Then it does what the ranks would do
-at the same time one after the other: on GPUs kernels are only started, so that devices compute at the same time.
+A process has one stage, and the others are other ranks'; or it has all of them, on several devices.  Then it does one after the
+other what ranks would do at the same time: on GPUs kernels are only started, so that devices do compute at the same time.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ class _Schedule:
     """What the schedules have in common.
 
     stage: this rank's, or a list of all stages, in which case no other process takes part.  n_microbatches: into how many parts a
-    batch is divided.  loss_fn: of the last stage's results and the target; None: forward only.  scale_grads: divide the gradients by
-    the number of parts, so that they are those of the mean over the batch.  Chunk specs say in which dimensions arguments are divided,
-    and output_merge_spec in which results are joined.
+    batch is divided.  loss_fn: of the last stage's results and the target; None: forward only.  scale_grads: divide the gradients
+    by the number of parts, so that they are those of the mean over the batch.  Chunk specs say in which dimensions arguments are
+    divided, and output_merge_spec in which results are joined.
     """
 
     def __init__(
@@ -108,8 +108,8 @@ class _Schedule:
         self.has_backward = loss_fn is not None
         if len(self.stages) < self.num_stages and get_rank(self.stages[0].group) != self.stages[0].stage_index:
             raise ValueError(
-                f"rank {get_rank(self.stages[0].group)} of the group has stage {self.stages[0].stage_index}: each rank has the stage of "
-                "its number"
+                f"rank {get_rank(self.stages[0].group)} of the group has stage {self.stages[0].stage_index}, and should have that of "
+                "its own number"
             )
         self.history: list[Action] = []  # what the last step did, in order
 
@@ -123,8 +123,8 @@ class _Schedule:
     ) -> Any:  # fmt: skip
         """A batch forward and backward: gradients add up in the parameters.
 
-        args and kwargs: of the first stage; target: of the loss.  Where the last stage is: its results, joined, and the loss of each
-        micro-batch in `losses`; elsewhere None.
+        args and kwargs: of the first stage; target: of the loss.  Where the last stage is: its results, joined, and the losses of
+        micro-batches in `losses`; elsewhere None.
         """
         n, last = self.n_microbatches, self.stages[-1]
         if last.is_last and self.has_backward and target is None:
@@ -253,7 +253,8 @@ class Schedule1F1B(_Schedule):
         super().__init__(stage, n_microbatches, loss_fn, args_chunk_spec, kwargs_chunk_spec, output_merge_spec, scale_grads)
         if n_microbatches < self.num_stages:
             raise ValueError(
-                f"Number of microbatches ({n_microbatches}) must be greater than or equal to the number of stages ({self.num_stages})."
+                f"Number of microbatches ({n_microbatches}) must be greater than or equal to the number of stages "
+                f"({self.num_stages})."
             )
 
     def order(self, stage: int) -> Iterator[Action]:
