@@ -19,7 +19,7 @@ from dynagraph.torch.missing import LIST, getattr_of
 
 OURS = "dynagraph.torch"
 # of this package's modules, no part of PyTorch
-INTERNAL = frozenset({"core", "datasets", "functions", "import_hook", "missing", "models", "transforms", "__main__"})
+INTERNAL = frozenset({"core", "datasets", "functions", "import_hook", "missing", "models", "run", "transforms", "__main__"})
 VERSION = "2.13.0"
 
 
