@@ -721,6 +721,31 @@ def test_what_formulas_decide() -> None:
             assert entry(("decides", registers, formula, answer)).check(wrong) == 0
 
 
+@pytest.mark.parametrize("how, number", [("first", 3), ("sum", 9), ("greatest", 5)])
+def test_numbers_that_inputs_hold(how: str, number: int) -> None:
+    inputs = ("array", 0, 0, np.dtype(np.int64), 1, (None,), (2,), None)
+
+    def relation(value: int) -> Entry:
+        return entry(inputs, ("held", 0, 0, how), ("relation", "==", (("s", 0),), (value,), True), n_inputs=1, n_symbols=1)
+
+    def is_number(value: int) -> Entry:
+        return entry(inputs, ("holds", 0, how, value), n_inputs=1)
+
+    array = np.array([3, 0, 5, 0, 1, 0])[::2]
+    for make in (relation, is_number):
+        assert make(number).check((array,)) is None
+        assert make(number + 1).check((array,)) is not None
+    for small in (np.array([1, 0, -1, 0])[::2], np.array([-5, 0, 1, 0])[::2]):  # no symbol stands for these
+        assert relation(1).check((small,)) == 1
+    assert is_number(2**62).check((np.array([2**62, 0, 2**62, 0])[::2],)) == (1 if how == "sum" else None)  # beyond 64 bits
+    assert relation(2**62).check((np.array([2**62, 0, 0, 0])[::2],)) == 1
+    of_floats = ("array", 0, 0, np.dtype(float), 1, (None,), None, None)
+    assert entry(of_floats, ("holds", 0, how, 0), n_inputs=1).check((np.zeros(2),)) == 1
+    for wrong in ((inputs, ("holds", 0, "last", 1)), (("holds", 0, how, 1), inputs)):
+        with pytest.raises((TypeError, ValueError)):
+            entry(*wrong, n_inputs=1)
+
+
 def test_sizes_and_relations() -> None:
     def relation(op: str, left: Any, right: Any, truth: bool = True) -> Entry:
         return entry(

@@ -76,6 +76,40 @@ int dg_load_size(dg_guard *g, dg_frame *frame)
     return 1;
 }
 
+/* 0: the input is no vector of int64 with elements, or their sum is beyond 64 bits */
+static int held_number(const dg_guard *g, const dg_frame *frame, int64_t *number)
+{
+    PyArrayObject *array = (PyArrayObject *)frame->input_objects[g->slot];
+    if (!PyArray_Check((PyObject *)array) || PyArray_NDIM(array) != 1 || PyArray_ITEMSIZE(array) != sizeof *number ||
+        !PyArray_ISSIGNED(array) || !PyArray_ISINTEGER(array) || !PyArray_ISBEHAVED_RO(array) || !PyArray_DIM(array, 0))
+        return 0;
+    memcpy(number, PyArray_DATA(array), sizeof *number);
+    for (npy_intp k = 1; g->how != DG_FIRST && k < PyArray_DIM(array, 0); ++k) {
+        int64_t each = *(int64_t *)PyArray_GETPTR1(array, k);
+        if (g->how == DG_GREATEST)
+            *number = *number > each ? *number : each;
+        else if (__builtin_add_overflow(*number, each, number))
+            return 0;
+    }
+    return 1;
+}
+
+/* gives a symbol what an input holds: a number as symbolic ints are */
+int dg_load_held(dg_guard *g, dg_frame *frame)
+{
+    int64_t number;
+    if (!held_number(g, frame, &number) || number < 2 || number >= (int64_t)1 << 62)
+        return 0;
+    frame->sizes[g->dst] = number;
+    return 1;
+}
+
+int dg_holds_number(dg_guard *g, dg_frame *frame)
+{
+    int64_t number;
+    return held_number(g, frame, &number) && number == g->number;
+}
+
 typedef struct {
     const char *low, *high; /* the first byte, and the one after the last */
     int written;

@@ -88,6 +88,16 @@ static int take_axis(dg_guard *g, PyObject *given, dg_guard_program *of)
     return -1;
 }
 
+/* what is read from the elements of an input */
+static int take_how(dg_guard *g, PyObject *given, dg_guard_program *of)
+{
+    static const char *const names[DG_N_HELD] = {[DG_FIRST] = "first", [DG_SUM] = "sum", [DG_GREATEST] = "greatest"};
+    for (g->how = 0; PyUnicode_Check(given) && g->how < DG_N_HELD; ++g->how)
+        if (PyUnicode_CompareWithASCIIString(given, names[g->how]) == 0)
+            return of->bound[g->slot] ? 0 : wrong(of, "an input that a guard before it has", given);
+    return wrong(of, "first, sum or greatest", given);
+}
+
 static int take_free_variable(dg_guard *g, PyObject *given, dg_guard_program *of)
 {
     (void)of;
@@ -457,7 +467,7 @@ static int take_truth(dg_guard *g, PyObject *given, dg_guard_program *of)
 /* a kind of operand for each letter: d is a register that the guard loads, r and R are registers that it reads */
 static int (*const TAKE[128])(dg_guard *g, PyObject *given, dg_guard_program *of) = {
     ['d'] = take_other_register, ['r'] = take_register, ['R'] = take_other_register, ['y'] = take_symbol, ['S'] = take_input,
-    ['I'] = take_bound_input, ['X'] = take_axis, ['i'] = take_free_variable, ['o'] = take_object, ['D'] = take_dict, ['c'] = take_cell,
+    ['I'] = take_bound_input, ['X'] = take_axis, ['H'] = take_how, ['i'] = take_free_variable, ['o'] = take_object, ['D'] = take_dict, ['c'] = take_cell,
     ['p'] = take_tuple, ['t'] = take_type, ['T'] = take_type_and_version, ['k'] = take_key, ['s'] = take_name, ['K'] = take_name_in_dict,
     ['n'] = take_number, ['l'] = take_count, ['M'] = take_maxlen, ['f'] = take_offset, ['L'] = take_slot_descriptor,
     ['m'] = take_method_descriptor, ['b'] = take_builtin, ['v'] = take_value, ['e'] = take_elements, ['x'] = take_scalar_type,

@@ -44,6 +44,8 @@ typedef struct dg_guard dg_guard;
     ROW("scalar", "rSx", dg_is_scalar) \
     ROW("int", "ry", dg_is_symbolic_int) \
     ROW("dim", "yIX", dg_load_size) \
+    ROW("held", "yIH", dg_load_held) \
+    ROW("holds", "IHn", dg_holds_number) \
     ROW("relation", "=zZh", dg_is_related) \
     ROW("disjoint", "W", dg_is_disjoint) \
     ROW("token", "bv", dg_returns_the_same) \
@@ -68,11 +70,12 @@ struct dg_guard {
     int flags, flags_mask, ndim, exact;
     npy_intp itemsize, dims[DG_MAX_DIMS], strides[DG_MAX_DIMS];
     dg_size left, right;
-    int fits64, comparison, truth;
+    int fits64, comparison, truth, how;
     uint32_t *order; /* owned: inputs in order of their addresses, as the last call had them */
 };
 
 enum { DG_FORMULA_ARGUMENTS = 4, DG_FORMULA_DEPTH = 32 }; /* what formulas of numbers may have */
+enum { DG_FIRST, DG_SUM, DG_GREATEST, DG_N_HELD }; /* what a guard reads from an input: of its elements */
 enum { DG_NEVER_READ = -1 }; /* as a version: no dict comes to have it */
 enum { DG_NEW_ARRAY = 2 };   /* an input that is made when the guards hold: it shares memory with no other */
 

@@ -93,6 +93,7 @@ class CaptureState(GraphState):
         self.guards = GuardList(len(values))
         self.env = ShapeEnv(place=lambda: self.graph.location, large={} if profile.floats_of_sizes else None)
         self.sizes: list[Guard] = []  # of inputs, which may change
+        self.held: dict[tuple[Node, str], Const] = {}  # numbers that inputs hold (held_numbers.py)
         self.memories = Memories(self)  # of arrays that are written to
         self.wrapped: dict[Source, Value] = {}
         self.cells: dict[int, Cell] = {}  # the real ones: one value each

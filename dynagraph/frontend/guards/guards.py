@@ -378,6 +378,26 @@ class SymbolicSize(Guard):
 
 
 @dataclass(eq=False)
+class SymbolicHeld(Guard):
+    """The symbol stands for what an input, a vector of int64, holds: its "first" element, the "sum" of all, or the "greatest"."""
+
+    symbol: int
+    slot: int
+    how: str
+    instruction, says = "held", "s{symbol} is the {how} of input {slot}, and at least 2"
+
+
+@dataclass(eq=False)
+class Holds(Guard):
+    """As `SymbolicHeld`, of a number below 2."""
+
+    slot: int
+    how: str
+    number: int
+    instruction, says = "holds", "the {how} of input {slot} is {number}"
+
+
+@dataclass(eq=False)
 class SizeRelation(Guard):
     relation: Relation
     says = "{relation}"

@@ -46,7 +46,7 @@ def slots_of(value: Any) -> Slots:
 
 
 def named(value: Any) -> str:
-    return type(value).__name__.lower()
+    return f"{value.kind.__name__} object" if isinstance(value, Object) else type(value).__name__.lower()
 
 
 class Slots:

@@ -16,6 +16,7 @@ from dynagraph.doors.numpy import lookup
 from dynagraph.frontend.executor.calls import UNKNOWN, call, follow, known_at_capture
 from dynagraph.frontend.executor.exceptions import refuse
 from dynagraph.frontend.executor.executor import Frame
+from dynagraph.frontend.executor.held_numbers import held_number
 from dynagraph.frontend.executor.wrapping import load_global
 from dynagraph.frontend.guards.sources import Known, Trusted
 from dynagraph.frontend.kinds import array_writes
@@ -59,7 +60,7 @@ def _register_autocast() -> None:
 def _register_arrays() -> None:
     """What the two libraries do by different functions: of arrays on a GPU, too, what NumPy's function means."""
     arrays: Any = sys.modules["dynagraph.torch.core.arrays"]
-    any_wrong_in_python, at_in_python = arrays.any_wrong, arrays.ufunc_at
+    any_wrong_in_python, at_in_python, number_in_python = arrays.any_wrong, arrays.ufunc_at, arrays.number_in
 
     def followed(frame: Frame, function: Any, *args: Any) -> Value:
         wrapped = frame.ex.wrap(function, Trusted(function, function.__name__))
@@ -72,6 +73,12 @@ def _register_arrays() -> None:
     @meaning(any_wrong_in_python)
     def any_wrong(frame: Frame, mask: Any) -> Value:
         return FALSE if is_on_gpu(frame, mask) else followed(frame, any_wrong_in_python, mask)
+
+    @meaning(number_in_python)
+    def number_in(frame: Frame, vector: Any, how: Any) -> Value:
+        given, known = frame.ex.resolve(vector), plain(frame, how)
+        found = held_number(frame.ex, given, known) if isinstance(given, Array) else None
+        return followed(frame, number_in_python, vector, how) if found is None else found
 
     @meaning(at_in_python)
     def ufunc_at(frame: Frame, ufunc: Any, array: Any, places: Any, values: Any) -> Value:

@@ -99,6 +99,16 @@ def _multiply_at(array: Any, places: Any, values: Any) -> None:
         array[places[chosen]] *= values[chosen]
 
 
+def number_in(vector: Any, how: str) -> int:
+    """What a vector of int64 holds: its "first" element, the "sum" of all, or the "greatest".
+
+    In captures an input's is a number that changes, as sizes do; others are data, and a break.
+    """
+    if how == "first":
+        return int(vector[0])
+    return int(vector.sum() if how == "sum" else vector.max())
+
+
 def any_wrong(mask: Any) -> Any:
     """Whether any place of an index is wrong, that is, out of bounds, or any other number that PyTorch's kernels refuse.
 

@@ -27,6 +27,7 @@ from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.large import is_large, large, writing
 from dynagraph.torch.core.nodes import SECOND_TIME, Hooks, Node, fitted, is_half
 from dynagraph.torch.core.primitives import primitive
+from dynagraph.torch.core.sparse_gradients import SparseGradient, plus, tensor_of, value_of
 from dynagraph.torch.core.tensor import (
     _IGNORED,
     CAST,
@@ -272,7 +273,9 @@ class _Run:
         if before is None:
             buffer[number] = grad
         elif self.create:
-            buffer[number] = apply(primitive("add"), before, grad)
+            buffer[number] = plus(before, grad)
+        elif type(before) is SparseGradient or type(grad) is SparseGradient:
+            buffer[number] = value_of(plus(tensor_of(before), tensor_of(grad)))
         else:
             total = np.add(before, grad)
             buffer[number] = as_array(total)
@@ -369,19 +372,20 @@ class _Run:
     def check_nan(self, node: Node, results: Sequence[Any]) -> None:
         for k, grad in enumerate(results):
             if grad is not None and mode.check_nan:
-                array = grad._array if isinstance(grad, Tensor) else grad
+                tensor = tensor_of(grad)
+                array = (tensor._held if tensor.is_sparse else tensor)._array
                 if array.dtype.kind in "fc" and np.isnan(array).any():
                     if node.made_at:
                         warnings.warn(_anomaly(node), stacklevel=2)
                     raise RuntimeError(f"Function '{node.name()}' returned nan values in its {k}th output.")
 
     def tensor(self, grad: Any) -> Tensor:
-        return grad if isinstance(grad, Tensor) else wrap(grad)
+        return grad if isinstance(grad, Tensor) else grad.tensor if type(grad) is SparseGradient else wrap(grad)
 
     def value(self, grad: Any) -> Any:
         if grad is None:
             return None
-        return grad if self.create else grad._array
+        return grad if self.create else value_of(grad)
 
     def replaced(self, hook: Callable[[Tensor], Any], before: Any) -> Any:
         """What a tensor's hook returns, or, where that is None, the gradient that it was called with."""
@@ -390,8 +394,7 @@ class _Run:
             return before
         if not isinstance(given, Tensor):
             raise TypeError(f"expected Variable, but hook returned '{type(given).__name__}'")
-        shape = before._array.shape if self.create else before.shape
-        if given._array.shape != shape:
+        if tuple(given.shape) != tuple(before.shape):
             name = getattr(hook, "__name__", type(hook).__name__)
             raise RuntimeError(f"hook '{name}' has changed the size of value")
         return self.value(given)
@@ -402,7 +405,9 @@ class _Run:
             return
         before = variable._grad
         if self.create:
-            variable._grad = grad if before is None else apply(primitive("add"), before, grad)
+            variable._grad = grad if before is None else plus(before, grad)
+        elif type(grad) is SparseGradient or (before is not None and before.is_sparse):  # type: ignore[attr-defined]
+            variable._grad = _accumulated(before, tensor_of(grad))
         elif before is None:
             array = variable._array
             if not is_compiling() and is_large((array, grad)) and array.flags.c_contiguous and grad.flags.c_contiguous:
@@ -420,6 +425,15 @@ class _Run:
         if variable._post_hooks:
             for hook in list(variable._post_hooks.values()):
                 hook(variable)
+
+
+def _accumulated(before: Any, grad: Any) -> Any:
+    """A leaf's `grad` and another gradient, of which one is sparse: in place but where a dense one comes to a sparse one."""
+    if before is None:
+        return grad.detached_copy()
+    if not before.is_sparse:
+        return before.add_(grad)
+    return before.become(plus(before, grad)) if grad.is_sparse else plus(before, grad)
 
 
 def _is_dense(array: Any) -> bool:
@@ -589,8 +603,8 @@ def run_backward(
         grad = run.found.get(place)  # type: ignore[arg-type]
         if grad is not None and accumulate and inputs is not None and inputs[k].grad_fn is not None:
             target = inputs[k]
-            value = grad if create else wrap(grad.copy())
-            target._grad = value if target._grad is None else apply(primitive("add"), target._grad, value)
+            value = grad if create else run.tensor(grad).clone()
+            target._grad = value if target._grad is None else plus(target._grad, value)
         results.append(None if grad is None else run.tensor(grad))
     return results
 

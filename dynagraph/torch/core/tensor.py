@@ -94,6 +94,7 @@ class Tensor(metaclass=_TensorMeta):
     _retains = False
     _is_buffer = False  # nn.Buffer: a module registers it where it is set as an attribute
     _post_hooks: Hooks | None = None
+    _first_size: tuple[int, int] | None = None  # of a packed sequence's batch sizes: the first one, and the version it is of
     __array_priority__ = 1000  # operators of NumPy arrays leave these to tensors
     __torch_function__: Any = None
 

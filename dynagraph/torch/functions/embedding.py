@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,17 @@ from dynagraph._core._dispatch import put_rows
 from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import any_wrong, library_of_array, ufunc_at
-from dynagraph.torch.core.nodes import is_half
+from dynagraph.torch.core.nodes import Node, is_half
 from dynagraph.torch.core.primitives import define
+from dynagraph.torch.core.sparse_gradients import SparseGradient
 from dynagraph.torch.core.tensor import Tensor, apply, made, quiet, wrap, written
 from dynagraph.torch.functions.activations import in_single, no_complex_gradient
 from dynagraph.torch.functions.arithmetic import mul
 from dynagraph.torch.functions.common import cast, check_tensor, function
+from dynagraph.torch.functions.indexing import getitem
 from dynagraph.torch.functions.shapes import reshape, unsqueeze
+from dynagraph.torch.functions.sparse import COOTensor, coo
+from dynagraph.torch.functions.sparse_creation import FROM_VALUES
 
 # -- primitives ---------------------------------------------------------------------------------------------------------
 
@@ -83,6 +88,35 @@ define(
     ("y", ""),
 )
 
+SPARSE_EMBEDDING = define("sparse_embedding", _take_rows, (_none, _none), ("y", ""))
+
+
+class EmbeddingBackward0(Node):
+    """Where the gradient by a table is sparse: its places are the rows that were taken, each as often as it was."""
+
+    __slots__ = ()
+    primitive = SPARSE_EMBEDDING
+
+    def pull(self, grads: Sequence[Any]) -> list[Any]:
+        return [SparseGradient(self._rows(wrap(grads[0]))), None]
+
+    def pull_tensors(self, grads: Sequence[Any]) -> list[Any]:
+        return [self._rows(grads[0]), None]
+
+    def _rows(self, g: Tensor) -> COOTensor:
+        padding, shape = self.attrs["padding"], self.metas[0][0]
+        if self.attrs["by_frequency"]:
+            raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
+        places = self.operand(1).array
+        if padding >= 0:
+            kept = places != padding
+            g, places = getitem(g, wrap(kept)), places[kept]
+        values = reshape(g, (places.size, shape[1]))
+        values = apply(FROM_VALUES, values) if values.requires_grad else values
+        return coo(wrap(places.reshape(1, -1).astype(np.int64)), values, shape, False)
+
+
+SPARSE_EMBEDDING.node_class = EmbeddingBackward0
 
 # The padding's rows are in a bag behind the others, which is dropped.
 
@@ -163,11 +197,6 @@ def _check_range(places: Tensor, rows: int) -> None:
         raise IndexError("index out of range in self")
 
 
-def _no_sparse(who: str, sparse: bool) -> None:
-    if sparse:
-        raise NotImplementedError(f"{who}: sparse gradients are not supported; use sparse=False, whose gradient is dense")
-
-
 def _renormalize(weight: Tensor, places: Tensor, max_norm: float, norm_type: float) -> None:
     """Rows that are used, and longer than `max_norm`, are shortened to that, in place."""
     used = places._array.reshape(-1)  # a row that is used twice is written twice, with the same numbers
@@ -203,7 +232,6 @@ def embedding(
     """Rows of a table by their numbers; that of `padding_idx` has no gradient."""
     table, places = check_tensor(weight, "embedding", "weight"), check_tensor(input, "embedding", "indices", 2)
     padding = _padding(padding_idx, table._array.shape[0] if table._array.ndim else 0)
-    _no_sparse("embedding", sparse)
     if table._array.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
     _check_numbers(places, "embedding")
@@ -211,7 +239,7 @@ def embedding(
     no_complex_gradient("embedding", table)
     if max_norm is not None:
         _renormalize(table, places, max_norm, norm_type)
-    return apply(EMBEDDING, table, places, padding=padding, by_frequency=bool(scale_grad_by_freq))
+    return apply(SPARSE_EMBEDDING if sparse else EMBEDDING, table, places, padding=padding, by_frequency=bool(scale_grad_by_freq))
 
 
 @function("embedding", method=False)
@@ -265,7 +293,6 @@ def _check_bag_arguments(x: Tensor, mode: str, by_frequency: bool, sparse: bool,
             "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' (got "
             f"mode='{mode}'). Please open a feature request on GitHub."
         )
-    _no_sparse("embedding_bag", sparse)
 
 
 @function(method=False, namespace="functional")
@@ -316,9 +343,14 @@ def embedding_bag(
             f"type torch.{table.dtype.legacy} does not equal torch.{weights.dtype.legacy} (while checking arguments for "
             "embedding_bag)"
         )
+    padding = -1
     if padding_idx is not None:
-        bags = np.where(array == padding_idx % rows, count, bags)
-    found = apply(EMBEDDING, table, places, padding=-1, by_frequency=bool(scale_grad_by_freq))
+        padding = padding_idx % rows
+        bags = np.where(array == padding, count, bags)
+    if sparse:
+        found = apply(SPARSE_EMBEDDING, table, places, padding=padding, by_frequency=bool(scale_grad_by_freq))
+    else:  # the padding's rows are in no bag
+        found = apply(EMBEDDING, table, places, padding=-1, by_frequency=bool(scale_grad_by_freq))
     return _bagged(found, wrap(bags), count, mode, weights)
 
 

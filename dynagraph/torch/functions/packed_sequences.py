@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.arrays import is_on_gpu, library_of_array, put_beside
+from dynagraph.torch.core.arrays import is_on_gpu, library_of_array, number_in, put_beside
 from dynagraph.torch.core.tensor import Tensor, wrap
 from dynagraph.torch.functions.common import NAMESPACES, cast, check_tensor, function
 from dynagraph.torch.functions.joining import stack
@@ -28,14 +28,32 @@ def _rows_of(x: Tensor) -> Tensor:
     return reshape(x, (shape[0] * shape[1], *shape[2:]))
 
 
-def _places(counts: Any, batch: int, like: Tensor) -> Tensor:
+def _places(counts: Any, batch: int, rows: int, like: Tensor) -> Tensor:
     """Where in (steps, batch) the rows of packed sequences are."""
-    return wrap(put_beside(np.flatnonzero(np.arange(batch) < counts[:, None]), like._array))
+    ends, numbers = np.cumsum(counts), np.arange(rows)
+    steps = np.searchsorted(ends, numbers, side="right")
+    return wrap(put_beside(steps * batch + numbers - (ends - counts)[steps], like._array))
+
+
+def first_size(batch_sizes: Tensor) -> int:
+    """How many sequences are packed."""
+    known = batch_sizes._first_size
+    if known is not None and known[1] == batch_sizes._storage.version:
+        return known[0]
+    return number_in(batch_sizes._array, "first")
 
 
 @function("_pack_padded_sequence", method=False)
 def pack_padded(input: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
     """The rows of all steps, and how many each step has."""
+    return packed(input, lengths, batch_first, lengths._array)
+
+
+def packed(input: Tensor, lengths: Tensor, batch_first: bool, given_lengths: Any) -> tuple[Tensor, Tensor]:
+    """As `pack_padded`; `given_lengths`: the same numbers, in any order, as a list of ints or an array.
+
+    Captures take from these what sizes depend on, and so do not from `lengths`, which may be computed.
+    """
     x, given = check_tensor(input, "_pack_padded_sequence", "input"), check_tensor(lengths, "_pack_padded_sequence", "lengths", 2)
     if batch_first:
         x = transpose(x, 0, 1)
@@ -56,10 +74,16 @@ def pack_padded(input: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tens
         raise RuntimeError("Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0")
     if np.any(sizes[1:] > sizes[:-1]):
         raise RuntimeError(_UNSORTED)
-    if sizes[0] > steps:
-        raise RuntimeError(f"Expected lengths of at most {steps}, the padded one, but got {int(sizes[0])}")
-    counts = np.sum(np.arange(int(sizes[0]))[:, None] < sizes, axis=1)
-    return index_select(_rows_of(x), 0, _places(counts, batch, x)), wrap(counts)
+    if isinstance(given_lengths, list):
+        longest, rows = max(given_lengths), sum(given_lengths)
+    else:
+        longest, rows = number_in(given_lengths, "greatest"), number_in(given_lengths, "sum")
+    if longest > steps:
+        raise RuntimeError(f"Expected lengths of at most {steps}, the padded one, but got {longest}")
+    counts = np.sum(np.arange(longest)[:, None] < sizes, axis=1)
+    batch_sizes = wrap(counts)
+    batch_sizes._first_size = batch, 0
+    return index_select(_rows_of(x), 0, _places(counts, batch, rows, x)), batch_sizes
 
 
 @function("_pad_packed_sequence", method=False)
@@ -68,7 +92,7 @@ def pad_packed(
 ) -> tuple[Tensor, Tensor]:
     """Padded sequences, (steps, batch, ...), and their lengths."""
     counts = check_tensor(batch_sizes, "_pad_packed_sequence", "batch_sizes", 2)._array
-    steps, batch = counts.size, int(counts[0])
+    steps, batch = counts.size, first_size(batch_sizes)
     if total_length > 0:
         if total_length < steps:
             raise RuntimeError(
@@ -80,7 +104,7 @@ def pad_packed(
         raise RuntimeError(f"batch_sizes are those of {int(counts.sum())} rows, but there are {data._array.shape[0]}")
     shape = data._array.shape[1:]
     room = library_of_array(data._array).full((steps * batch, *shape), padding_value, data._array.dtype)
-    padded = NAMESPACES["torch"]["index_copy"](wrap(room), 0, _places(counts, batch, data), data)
+    padded = NAMESPACES["torch"]["index_copy"](wrap(room), 0, _places(counts, batch, data._array.shape[0], data), data)
     padded = reshape(padded, (steps, batch, *shape))
     lengths = np.sum(counts[:, None] > np.arange(batch), axis=0)
     return transpose(padded, 0, 1) if batch_first else padded, wrap(lengths)
@@ -109,4 +133,4 @@ def pad_sequences(sequences: Sequence[Tensor], batch_first: bool, value: Any, si
     return stack(padded, 0 if batch_first else 1)
 
 
-__all__ = ["pack_padded", "pad_packed", "pad_sequences"]
+__all__ = ["first_size", "pack_padded", "packed", "pad_packed", "pad_sequences"]

@@ -22,6 +22,7 @@ from dynagraph.torch.core.tensor import Tensor, apply, wrap
 from dynagraph.torch.functions import printing
 from dynagraph.torch.functions.common import dim_of
 from dynagraph.torch.functions.conversion import to_device
+from dynagraph.torch.functions.joining import cat
 from dynagraph.torch.functions.selection import INDEX_SELECT
 from dynagraph.torch.functions.shapes import reshape
 
@@ -297,6 +298,25 @@ class COOTensor(SparseTensor):
         flat, first = np.unique(self.flat_places(), return_index=True)  # values at one place have one gradient
         return coo(wrap(coordinates(flat, self.sparse_sizes())), taken(values, first), self._size, False)
 
+    # -- as gradients --
+    def joined_with(self, other: COOTensor) -> COOTensor:
+        """The sum with another tensor: the places of both, one after another."""
+        if self.sparse_dim() != other.sparse_dim():
+            raise RuntimeError("add: expected 'self' and 'other' to have same number of sparse dimensions")
+        places = wrap(np.concatenate((self._places._array, other._places._array), 1))
+        return coo(places, cat([self._held, other._held]), self._size, False)
+
+    def detached_copy(self) -> COOTensor:
+        """The same places and values in memory of its own, without history."""
+        values, places = (wrap(np.array(t._array)) for t in (self._held, self._places))
+        return coo(places, values, self._size, False)
+
+    def become(self, other: COOTensor) -> COOTensor:
+        """Take the places and values of another tensor."""
+        self._held, self._size, self._places = other._held, other._size, other._places
+        self._is_coalesced = other._is_coalesced
+        return self
+
     # -- parts --
     def sparse_dim(self) -> int:
         """How many dimensions the coordinates have."""
@@ -405,6 +425,11 @@ class CSRTensor(SparseTensor):
 
     def _placed(self, parts: tuple[Tensor, ...]) -> CSRTensor:
         self._starts, self._columns = parts
+        return self
+
+    def become(self, other: CSRTensor) -> CSRTensor:
+        """Take the places and values of another matrix."""
+        self._held, self._size, self._starts, self._columns = other._held, other._size, other._starts, other._columns
         return self
 
     def crow_indices(self) -> Tensor:

@@ -14,15 +14,16 @@ from dynagraph.torch.core.arrays import ufunc_at
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.primitives import define
-from dynagraph.torch.core.tensor import Tensor, apply, wrap
+from dynagraph.torch.core.tensor import Tensor, apply, check_write, wrap, written
 from dynagraph.torch.functions.common import NAMESPACES, NUMBERS, cast, dim_of, dims_of
 from dynagraph.torch.functions.indexing import getitem
+from dynagraph.torch.functions.places import add_rows
 from dynagraph.torch.functions.sparse import COOTensor, CSRTensor, SparseTensor, added, coo, csr, strides_of, taken
 from dynagraph.torch.functions.sparse_creation import at_places
 from dynagraph.torch.functions.sparse_shapes import concatenated, get, index_select, permute, select, t, transpose, unsqueeze
 
 _TORCH = NAMESPACES["torch"]
-cat, zeros = _TORCH["cat"], _TORCH["zeros"]
+zeros = _TORCH["zeros"]
 SPARSE = NAMESPACES.setdefault("sparse", {})
 
 # -- products ---------------------------------------------------------------------------------------------------------
@@ -218,10 +219,7 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
             made._is_coalesced = input._is_coalesced and other._is_coalesced
         return made
     x, y = input.to_sparse_coo(), other.to_sparse_coo()
-    if x.sparse_dim() != y.sparse_dim():
-        raise RuntimeError("add: expected 'self' and 'other' to have same number of sparse dimensions")
-    places = wrap(np.concatenate((x._places._array, y._places._array), 1))
-    made = coo(places, cat([first, second]), input._size, False)
+    made = x._like(first).joined_with(y._like(second))
     if isinstance(input, CSRTensor):
         return made.coalesce().to_sparse_csr()
     return made.coalesce() if x._is_coalesced and y._is_coalesced else made
@@ -366,11 +364,7 @@ _softmax("log_softmax", lambda x, totals, largest: (x - largest) - totals((x - l
 def _become(self: Any, other: Any) -> Any:
     if mode.grad and self.requires_grad and self.is_leaf:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
-    self._held, self._size = other._held, other._size
-    self._placed(other._parts())
-    if isinstance(self, COOTensor):
-        self._is_coalesced = other._is_coalesced
-    return self
+    return self.become(other)
 
 
 def _changing(compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -480,8 +474,20 @@ for _name, _sparse in _CHANGING.items():
 _dense_add_ = Tensor.add_
 
 
+def _is_added_where_it_is(x: Tensor, other: COOTensor) -> bool:
+    recorded = mode.grad and (x.requires_grad or other.requires_grad)
+    return x._array.shape == other._size and x.dtype is other.dtype and x._array.flags.c_contiguous and not recorded
+
+
 def _add_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     """Add in place; a sparse tensor is added where it has values."""
+    if isinstance(other, COOTensor) and _is_added_where_it_is(self, other):
+        check_write(self)
+        count = math.prod(other.sparse_sizes())
+        values = other._held._array if alpha == 1 else (other._held * alpha)._array
+        add_rows(self._array.reshape(count, -1), other.flat_places(), values.reshape(len(values), -1), 0)
+        written(self)
+        return self
     return _dense_add_(self, other.to_dense() if isinstance(other, SparseTensor) else other, alpha=alpha)
 
 

@@ -67,10 +67,10 @@ class Adagrad(PerElement):
     def _step_sparse(self, group: dict[str, Any], param: Any, grad: Any) -> None:
         if decay_of(group):
             raise RuntimeError("weight_decay option is not compatible with sparse gradients")
+        grad = (-grad if group["maximize"] else grad).coalesce()
         state = self._states[param]
         state["step"] += 1
         size = hyper(group["lr"]) / (1 + (state["step"].item() - 1) * group["lr_decay"])
-        grad = (-grad if group["maximize"] else grad).coalesce()
         places, values = grad.indices(), grad.values()
         state["sum"].add_(coo(places, values * values, tuple(grad.shape), True))
         root = state["sum"].sparse_mask(grad).values().sqrt() + group["eps"]

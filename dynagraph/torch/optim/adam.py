@@ -30,7 +30,7 @@ class Adam(PerElement):
     """
 
     formula = adam
-    _sparse_text = ", please consider SparseAdam instead"
+    _sparse_text = "Adam does not support sparse gradients, please consider SparseAdam instead"  # of its kin, too
     _added_options: ClassVar[dict[str, Any]] = {
         "amsgrad": False, "maximize": False, "foreach": None, "capturable": False, "differentiable": False,
         "decoupled_weight_decay": False, "fused": None,

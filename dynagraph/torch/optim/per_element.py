@@ -25,7 +25,7 @@ class PerElement(Optimizer):
 
     formula: ClassVar[Formula]
     _counters: tuple[str, ...] = ("step",)  # states that are one number: they count steps, or are averages of what does
-    _sparse_text = ""  # what an error says of sparse gradients, behind the name
+    _sparse_text = ""  # what an error says of sparse gradients; "": the class does not support them
 
     # -- what subclasses say --
 
@@ -63,7 +63,7 @@ class PerElement(Optimizer):
 
     def _step_sparse(self, group: dict[str, Any], param: Tensor, grad: Tensor) -> None:
         """A step of a parameter whose gradient is sparse."""
-        raise RuntimeError(f"{type(self).__name__} does not support sparse gradients{self._sparse_text}")
+        raise RuntimeError(self._sparse_text or f"{type(self).__name__} does not support sparse gradients")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -168,7 +168,15 @@ class PerElement(Optimizer):
 
     def _step_captured(self, number: int, group: dict[str, Any]) -> None:
         params = group["params"]
-        chosen = [k for k, param in enumerate(params) if param.grad is not None]
+        chosen = []
+        for k, param in enumerate(params):
+            grad: Any = param.grad
+            if grad is None:
+                continue
+            if grad.is_sparse:
+                self._step_sparse(group, param, grad)
+            else:
+                chosen.append(k)
         if not chosen:
             return
         names, flags, formula = self._tensors(group), self._flags(group), type(self).formula
@@ -199,8 +207,6 @@ class PerElement(Optimizer):
     def _store_captured(self, formula: Formula, flags: tuple[Any, ...], rows: list[list[Tensor]], numbers: Sequence[Any]) -> None:
         calls = []
         for row in rows:
-            if row[1].is_sparse:
-                raise RuntimeError(f"{type(self).__name__} does not support sparse gradients in compiled functions")
             calls.append([view_as_real(t)._array if t._array.dtype.kind == "c" else t._array for t in row])
         store_captured(formula, flags, calls, numbers)
         for row in rows:

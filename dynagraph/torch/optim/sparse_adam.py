@@ -45,6 +45,7 @@ class SparseAdam(Optimizer):
                     continue
                 if not grad.is_sparse:
                     raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
+                grad = (-grad if group.get("maximize", False) else grad).coalesce()
                 state = self._states[param]
                 if not state:
                     state.update(step=0, exp_avg=filled(param, 0), exp_avg_sq=filled(param, 0))
@@ -55,7 +56,6 @@ class SparseAdam(Optimizer):
 
 def _step(group: dict[str, Any], param: Any, grad: Any, state: dict[str, Any]) -> None:
     beta1, beta2 = group["betas"]
-    grad = (-grad if group.get("maximize", False) else grad).coalesce()
     places, values, shape = grad.indices(), grad.values(), tuple(grad.shape)
     if not values.numel():
         return

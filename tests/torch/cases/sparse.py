@@ -152,6 +152,10 @@ ERRORS: dict[str, Callable[..., Any]] = {
     "sampled_addmm of strided": lambda torch: torch.sparse.sampled_addmm(torch.ones(2, 2), torch.ones(2, 2), torch.ones(2, 2)),
     "spdiags twice": lambda torch: torch.sparse.spdiags(torch.ones(2, 3), torch.tensor([1, 1]), (3, 3)),
     "spdiags of another count": lambda torch: torch.sparse.spdiags(torch.ones(2, 3), torch.tensor([1]), (3, 3)),
+    "scaled by frequency": lambda torch: _gradients(torch, lambda t, w, i: _rows(t, w, i, scale_grad_by_freq=True)),
+    "norm of a gradient": lambda torch: torch.nn.utils.get_total_norm([coo(torch)]),
+    "stepped by AdamW": lambda torch: _trained(torch, "AdamW"),
+    "maxima of bags": lambda torch: torch.nn.EmbeddingBag(4, 3, mode="max", sparse=True)(torch.tensor([[1]])),
     "leaf in place": lambda torch: coo(torch, requires_grad=True).mul_(2),
 }
 
@@ -195,6 +199,79 @@ def made_sparse(torch: Any, d: Any) -> Any:
     return (d.to_sparse() * 2).to_dense() + d.to_sparse_csr().to_dense()
 
 
+def _gradients(torch: Any, *losses: Callable[..., Any]) -> Any:
+    """The gradient by a table after each of some losses: of torch, the table and numbers of rows."""
+    weight, numbers, found = dense(torch, 4, 3).requires_grad_(), torch.tensor([[1, 2], [1, 0]]), []
+    for loss in losses:
+        loss(torch, weight, numbers).backward()
+        found.append(weight.grad.clone())
+    return found
+
+
+def _rows(torch: Any, w: Any, i: Any, **options: Any) -> Any:
+    return (torch.nn.functional.embedding(i, w, sparse=True, **options) * dense(torch, 1, 3).cos()).sum()
+
+
+def _bags(torch: Any, w: Any, i: Any, **options: Any) -> Any:
+    return (torch.nn.functional.embedding_bag(i, w, sparse=True, **options) * dense(torch, 1, 3).cos()).sum()
+
+
+def _hooked(torch: Any, w: Any, i: Any) -> Any:
+    w.register_hook(lambda g: g * 2)
+    return _rows(torch, w, i)
+
+
+TABLES: dict[str, Callable[..., Any]] = {
+    "rows": lambda torch: _gradients(torch, _rows),
+    "of int32": lambda torch: _gradients(torch, lambda t, w, i: _rows(t, w, i.int())),
+    "without the padding": lambda torch: _gradients(torch, lambda t, w, i: _rows(t, w, i, padding_idx=1)),
+    "of nothing": lambda torch: _gradients(torch, lambda t, w, i: _rows(t, w, i[:0])),
+    "twice": lambda torch: _gradients(torch, _rows, lambda t, w, i: _rows(t, w, i[0]))[1].coalesce(),
+    "then dense": lambda torch: _gradients(torch, _rows, lambda t, w, i: (w * w).sum(), _rows),
+    "beside dense": lambda torch: _gradients(torch, lambda t, w, i: _rows(t, w, i) + (w * w).sum()),
+    "of two uses": lambda torch: _gradients(torch, lambda t, w, i: _rows(t, w, i) + _rows(t, w, i[1]))[0].coalesce(),
+    "through operations": lambda torch: _gradients(torch, lambda t, w, i: _rows(t, -(w * 2 + 1), i)),
+    "through a product": lambda torch: _gradients(torch, lambda t, w, i: _rows(t, w * w.detach().sin(), i)),
+    "hooks": lambda torch: _gradients(torch, _hooked),
+    "bags": lambda torch: _gradients(torch, _bags),
+    "sums of bags": lambda torch: _gradients(torch, lambda t, w, i: _bags(t, w, i, mode="sum", padding_idx=2)),
+    "bags by offsets": lambda torch: _gradients(
+        torch, lambda t, w, i: _bags(t, w, i.reshape(-1), mode="mean", offsets=i[1].flip(0), padding_idx=-2)
+    ),
+    "weighted bags": lambda torch: _gradients(torch, lambda t, w, i: _bags(t, w, i, mode="sum", per_sample_weights=dense(t, 2, 2))),
+    "zeroed": lambda torch: _zeroed(torch),
+    "stepped by SGD": lambda torch: [_trained(torch, "SGD"), _trained(torch, "SGD", momentum=0.5, dampening=0.3, nesterov=False)],
+    "stepped by Adagrad": lambda torch: _trained(torch, "Adagrad", lr_decay=0.1, initial_accumulator_value=0.5),
+    "stepped by SparseAdam": lambda torch: _trained(torch, "SparseAdam", betas=(0.7, 0.8)),
+    "by autograd.grad": lambda torch: _by_grad(torch),
+}  # fmt: skip
+
+
+def _zeroed(torch: Any) -> Any:
+    module = torch.nn.Embedding(4, 3, sparse=True)
+    module(torch.tensor([1, 1])).sum().backward()
+    module.zero_grad(set_to_none=False)
+    return module.weight.grad
+
+
+def _trained(torch: Any, name: str, **options: Any) -> Any:
+    module, numbers = torch.nn.EmbeddingBag(4, 3, sparse=True, _weight=dense(torch, 4, 3).cos()), torch.tensor([[1, 2, 1], [1, 0, 0]])
+    optimizer = getattr(torch.optim, name)(module.parameters(), lr=0.1, **options)
+    for _ in range(3):
+        optimizer.zero_grad()
+        module(numbers).square().sum().backward()
+        optimizer.step()
+    return module.weight.detach()
+
+
+def _by_grad(torch: Any) -> Any:
+    weight, numbers = dense(torch, 4, 3).requires_grad_(), torch.tensor([1, 2, 1])
+    rows = torch.nn.functional.embedding(numbers, weight, sparse=True)
+    (first,) = torch.autograd.grad((rows * rows).sum(), weight, create_graph=True)
+    (second,) = torch.autograd.grad(torch.sparse.sum(first), weight)
+    return [first.detach(), first.grad_fn.name(), second]
+
+
 def raises(name: str, compute: Callable[..., Any]) -> Case:
     made = program(name, compute)
     made.raises = True
@@ -215,7 +292,7 @@ def _text_of(run: Callable[..., Any]) -> Callable[..., Any]:
 
 _ONCE: dict[str, Any] = {"_dtypes": ""}
 CASES: list[Case] = [
-    *(program(f"sparse {name}", _parts_of(run), _strides=False) for rows in (MAKING, COMPUTING) for name, run in rows.items()),
+    *(program(f"sparse {name}", _parts_of(run), _strides=False) for rows in (MAKING, COMPUTING, TABLES) for name, run in rows.items()),
     *(program(f"text of sparse {name}", _text_of(run)) for name, run in TEXTS.items()),
     *(raises(f"sparse {name}", run) for name, run in ERRORS.items()),
     *(

@@ -116,6 +116,34 @@ def test_learning_rates_that_are_tensors_need_no_new_program() -> None:
     assert compiled.counters()["misses"] == 1
 
 
+@pytest.mark.parametrize("name, reason", [("SGD", ""), ("Adagrad", "on the values"), ("SparseAdam", "on the values")])
+def test_steps_of_sparse_gradients(name: str, reason: str) -> None:
+    """SGD adds rows where they are; the others break where equal places are found."""
+
+    def trained(compiles: bool) -> tuple[Any, Any, Any]:
+        torch.manual_seed(1)
+        table = torch.nn.Embedding(6, 3, sparse=True)
+        optimizer = getattr(torch.optim, name)(table.parameters(), lr=0.1)
+
+        def step(numbers: Any) -> Any:
+            optimizer.zero_grad()
+            loss = table(numbers).square().sum()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        run = dg.compile(step, mode="max", backend="numpy", fullgraph=not reason) if compiles else step
+        losses = [run(torch.tensor([k, 1, k])).item() for k in range(4)]
+        assert table.weight.grad._indices().tolist() == [[3, 1, 3]] and not table.weight.grad.is_coalesced()
+        return losses, table.weight.tolist(), run
+
+    *expected, _ = trained(False)
+    *got, compiled = trained(True)
+    assert got == expected
+    assert compiled.counters()["misses"] == 1 or reason
+    assert all(reason in text for text in compiled.stats.breaks) and bool(compiled.stats.breaks) == bool(reason)
+
+
 def test_hooks_of_all_optimizers_are_guarded() -> None:
     param = torch.ones(3, requires_grad=True)
     optimizer = torch.optim.SGD([param], lr=0.5)

@@ -10,7 +10,7 @@ import pytest
 import dynagraph as dg
 import dynagraph.torch as torch
 from dynagraph._core._dispatch import recurrent_backward, recurrent_before, recurrent_cell, recurrent_forward
-from dynagraph.torch.nn.utils.rnn import PackedSequence, pack_sequence
+from dynagraph.torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence, pad_packed_sequence
 
 
 def gradients(module: Any, function: Any, *args: Any) -> list[Any]:
@@ -69,6 +69,86 @@ def test_a_packed_sequence_in_a_capture() -> None:
         packed = pack_sequence([torch.randn(n, 4) for n in lengths])
         args = packed.data, packed.batch_sizes, torch.randn(2, 3, 5)
         assert_same(gradients(module, compiled, *args), gradients(module, step, *args))
+
+
+LENGTHS = [[4, 2, 2], [5, 5, 3], [3, 3, 3], [6, 2, 1], [5, 4, 4]]
+
+
+@pytest.mark.parametrize("name, is_sorted", [("LSTM", True), ("GRU", False)])
+def test_packing_in_a_capture_takes_lengths_as_data(name: str, is_sorted: bool) -> None:
+    """One program for all lengths: how many rows and steps there are is read from the tensor of lengths."""
+    module = getattr(torch.nn, name)(4, 5, num_layers=2, bidirectional=True, batch_first=True)
+
+    def step(x: Any, lengths: Any) -> Any:
+        out, states = module(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=is_sorted))
+        padded, found = pad_packed_sequence(out, batch_first=True, padding_value=2.0)
+        loss = (padded * padded).sum() + (states[1] if name == "LSTM" else states).sum() + found.sum()
+        loss.backward()
+        return loss
+
+    compiled = dg.compile(step, mode="max", backend="numpy", fullgraph=True)
+    for lengths in LENGTHS:
+        args = torch.randn(3, 7, 4), torch.tensor(lengths if is_sorted else lengths[::-1])
+        assert_same(gradients(module, compiled, *args), gradients(module, step, *args))
+    assert compiled.counters()["misses"] == 1
+    for wrong in ([8, 2, 1], [3, 2, 0]):
+        with pytest.raises(RuntimeError, match="lengths|Length"):
+            compiled(torch.randn(3, 7, 4), torch.tensor(wrong))
+
+
+def test_packed_sequences_as_arguments() -> None:
+    module = torch.nn.LSTM(4, 5)
+
+    def step(sequences: Any) -> Any:
+        out, (h, c) = module(sequences)
+        loss = (out.data * out.data).sum() + (h * c).sum()
+        loss.backward()
+        return loss
+
+    compiled = dg.compile(step, mode="max", backend="numpy", fullgraph=True)
+    for lengths in LENGTHS:
+        packed = pack_sequence([torch.randn(n, 4) for n in lengths[::-1]], enforce_sorted=False)
+        assert_same(gradients(module, compiled, packed), gradients(module, step, packed))
+    assert compiled.counters()["misses"] <= 2
+
+
+def test_lengths_in_a_list_are_numbers_that_change() -> None:
+    module = torch.nn.GRU(4, 5)
+
+    def step(x: Any, lengths: Any) -> Any:
+        out, _ = pad_packed_sequence(module(pack_padded_sequence(x, lengths))[0])
+        loss = (out * out).sum()
+        loss.backward()
+        return loss
+
+    compiled = dg.compile(step, mode="max", backend="numpy", fullgraph=True)
+    for lengths in ([6, 4, 2], [7, 5, 3], [8, 7, 4], [7, 4, 2]):
+        args = torch.randn(8, 3, 4), lengths
+        assert_same(gradients(module, compiled, *args), gradients(module, step, *args))
+    assert compiled.counters()["misses"] <= 3
+
+
+def test_lengths_that_are_computed_are_a_break() -> None:
+    module = torch.nn.GRU(4, 5)
+
+    def step(x: Any) -> Any:
+        lengths = (x[:, :, 0] != 0).sum(0)
+        loss = module(pack_padded_sequence(x, lengths))[0].data.square().sum()
+        loss.backward()
+        return loss
+
+    compiled = dg.compile(step, mode="max", backend="numpy")
+    x = torch.randn(6, 3, 4)
+    x[4:, 1:] = 0
+    assert_same(gradients(module, compiled, x), gradients(module, step, x))
+    assert all("int() of an array" in text for text in compiled.stats.breaks) and compiled.stats.breaks
+
+
+def test_changed_batch_sizes_are_read_again() -> None:
+    packed = pack_padded_sequence(torch.randn(3, 2, 4), torch.tensor([3, 3]))
+    packed.batch_sizes.copy_(torch.tensor([1, 1, 4]).flip(0))
+    padded, lengths = pad_packed_sequence(packed)
+    assert padded.shape == (3, 4, 4) and lengths.tolist() == [3, 1, 1, 1]
 
 
 def test_a_loop_over_a_cell_of_any_length() -> None:

@@ -14,6 +14,7 @@ from dynagraph.torch.core.parameter import Parameter
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.functions import creation, recurrent  # noqa: F401  (declare their functions)
 from dynagraph.torch.functions.common import NAMESPACES
+from dynagraph.torch.functions.packed_sequences import first_size
 from dynagraph.torch.functions.selection import index_select
 from dynagraph.torch.functions.shapes import squeeze, unsqueeze
 from dynagraph.torch.nn.modules.module import Module
@@ -176,7 +177,7 @@ class RNNBase(Module):
             )
 
     def _batch(self, input: Tensor, batch_sizes: Tensor | None) -> int:
-        return input._array.shape[0 if self.batch_first else 1] if batch_sizes is None else int(batch_sizes._array[0])
+        return input._array.shape[0 if self.batch_first else 1] if batch_sizes is None else first_size(batch_sizes)
 
     def get_expected_hidden_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
         """The shape of hidden states."""

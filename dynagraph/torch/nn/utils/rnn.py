@@ -10,7 +10,7 @@ import numpy as np
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.tensor import Tensor, wrap
 from dynagraph.torch.functions.creation import as_tensor
-from dynagraph.torch.functions.packed_sequences import pack_padded, pad_packed, pad_sequences
+from dynagraph.torch.functions.packed_sequences import packed, pad_packed, pad_sequences
 from dynagraph.torch.functions.selection import index_select
 from dynagraph.torch.functions.sorting import sort
 
@@ -135,12 +135,13 @@ def pack_padded_sequence(
         sizes: Tensor = lengths.to(dtype=dtypes.int64)  # type: ignore[attr-defined]
     else:
         sizes = as_tensor(lengths, dtype=dtypes.int64, device="cpu")
+    given = list(lengths) if isinstance(lengths, (list, tuple)) and all(type(n) is int for n in lengths) else sizes._array
     order = None
     if not enforce_sorted:
         sizes, order = sort(sizes, descending=True)
         order = order.to(input.device)
         input = index_select(input, 0 if batch_first else 1, order)
-    data, batch_sizes = pack_padded(input, sizes, batch_first)
+    data, batch_sizes = packed(input, sizes, batch_first, given)
     return PackedSequence(data, batch_sizes, order)
 
 
@@ -185,7 +186,7 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool 
 
 def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> PackedSequence:
     """Pack a list of sequences, each (steps, ...); with `enforce_sorted` the longest must come first."""
-    lengths = as_tensor([t._array.shape[0] for t in sequences])
+    lengths = [t._array.shape[0] for t in sequences]
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 
