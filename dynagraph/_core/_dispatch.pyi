@@ -415,20 +415,21 @@ def normalize_back(
     """The gradients of `normalize` by `x`, weights and biases; `needs`: a sum of 1, 2 and 4 for those that are asked for."""
 
 def attention(
-    q: Any, k: Any, v: Any, mask: Any, seed: Any, offset: Any, out: Any, lse: Any, scale: float, causal: bool, dropout: float, /
+    q: Any, k: Any, v: Any, mask: Any, other_mask: Any, seed: Any, offset: Any, out: Any, sums: Any, scale: float, causal: bool,
+    dropout: float, /,
 ) -> None:
-    """Writes ``softmax(q @ k.T * scale + mask) @ v`` to `out`, and the logarithms of the sums of exponentials to `lse`.
+    """Writes ``softmax(q @ k.T * scale + mask + other_mask) @ v`` to `out`, and what the gradients need of the rows to `sums`.
 
-    All are float32 or float64 arrays (batch..., heads, rows, columns), `lse` without columns; heads of `k` and `v` may be fewer.
+    All are float32 or float64 arrays (batch..., heads, rows, columns), `sums` of two columns; heads of `k` and `v` may be fewer.
     A mask broadcasts; where it is bool, True is what counts.  With `dropout` two arrays of a uint64 say where the Philox stream
     begins.
     """
 
 def attention_gradient(
-    q: Any, k: Any, v: Any, mask: Any, seed: Any, offset: Any, out: Any, lse: Any, g: Any, dq: Any, dk: Any, dv: Any, scale: float,
-    causal: bool, dropout: float, /,
+    q: Any, k: Any, v: Any, mask: Any, other_mask: Any, seed: Any, offset: Any, out: Any, sums: Any, g: Any, dq: Any, dk: Any,
+    dv: Any, by_mask: Any, by_other_mask: Any, scale: float, causal: bool, dropout: float, /,
 ) -> None:
-    """Writes the gradients by `q`, `k` and `v` to those arrays that are not None, from `g`, that by the result."""
+    """Writes the gradients by `q`, `k`, `v` and the masks to those arrays that are not None, from `g`, that by the result."""
 
 def own_matmul(otherwise: Callable[..., Any], module: str, /) -> Callable[[Any, Any], Any]:
     """``matmul(a, b)``: multiplies NumPy's float matrices as `multiply` does, and calls `otherwise` with all other operands."""

@@ -378,7 +378,7 @@ def _det(w: Writer, node: Node, x: str) -> str:
 @called("attention")
 def _attention(
     w: Writer, node: Node, q: str, k: str, v: str, mask: Any, seed: Any, offset: Any, scale: Any, causal: bool, dropout: Any,
-    order: tuple[int, ...],
+    order: tuple[int, ...], other: Any = None,
 ) -> str:  # fmt: skip
     """As the operator, where there is one; its result then in the order of axes that it is given in."""
     if node.attrs["result"] != 0 or seed is not None:

@@ -228,10 +228,10 @@ static PyMethodDef methods[] = {
      "multiply(a, b, out, isa=None): the products of matrices of one float dtype, on the thread pool; `out` is contiguous; isa: one of\n"
      "product_kernels()"},
     {"attention", dg_py_attention, METH_VARARGS,
-     "attention(q, k, v, mask, seed, offset, out, lse, scale, causal, dropout): scaled dot products, into `out` and `lse`"},
+     "attention(q, k, v, mask, other_mask, seed, offset, out, sums, scale, causal, dropout): scaled dot products, into `out` and `sums`"},
     {"attention_gradient", dg_py_attention_gradient, METH_VARARGS,
-     "attention_gradient(q, k, v, mask, seed, offset, out, lse, g, dq, dk, dv, scale, causal, dropout), into those of the last three\n"
-     "arrays that are not None"},
+     "attention_gradient(q, k, v, mask, other_mask, seed, offset, out, sums, g, dq, dk, dv, by_mask, by_other_mask, scale, causal,\n"
+     "dropout), into those of the last five arrays that are not None"},
     {"own_matmul", dg_own_matmul, METH_VARARGS,
      "own_matmul(otherwise, module): a function that multiplies NumPy's float matrices as multiply does, and calls `otherwise` with\n"
      "all other operands"},

@@ -6,18 +6,20 @@
    micro-kernels.
 
    Forward: for each tile of queries, the keys tile by tile, with a running maximum and sum (Milakov and Gimelshein, "Online
-   normalizer calculation for softmax", 2018; Dao et al., "FlashAttention", 2022).  The logarithm of the sum of exponentials is
-   stored for each row; backward makes the weights of a tile again from it.
+   normalizer calculation for softmax", 2018; Dao et al., "FlashAttention", 2022).  The largest score and the sum of weights are
+   stored for each row; backward makes the weights of a tile again from them.  (Their common logarithm would not do: where all of a
+   row is hidden by large numbers, the sum would be lost in it.)
+
+   The gradient by a mask is the one array here that is as large as rows * keys.  It is added up where it lies, by the parts that
+   the mask does not broadcast over: those of one element are done one after the other, in one thread.
 
    Bits: an element of the result goes through the tiles of keys in order, an element of a gradient through heads, tiles of queries
    and tiles of keys.  Tiles depend on the instruction set alone, so the bits do not depend on the number of threads. */
 #include "attention.h"
 
-#include <math.h>
 #include <string.h>
 
 #define LOG2_E 0x1.71547652b82fep+0
-#define LN_2 0x1.62e42fefa39efp-1
 
 enum {
     KEYS = 96,    /* of a tile: a multiple of the micro-kernels' rows; with their values they stay in the cache of a core */
@@ -39,6 +41,30 @@ static int64_t batch_offset(const dg_attention *a, const dg_tensor *t, int64_t b
         batch /= a->shape[k];
     }
     return offset;
+}
+
+/* how many parts of an array of gradients there are that it does not broadcast over: batches and heads of its own */
+static int64_t units_of(const dg_attention *a, const dg_tensor *t)
+{
+    int64_t units = t->head ? a->heads : 1;
+    for (int64_t k = 0; k < a->axes; ++k)
+        units *= t->batch[k] ? a->shape[k] : 1;
+    return units;
+}
+
+/* the batch and head of a part, and of what it broadcasts over the number `repeat`, in C order */
+static void broadcast_place(const dg_attention *a, const dg_tensor *t, int64_t unit, int64_t repeat, int64_t *batch, int64_t *head)
+{
+    int64_t *from = t->head ? &unit : &repeat, step = 1;
+    *head = *from % a->heads;
+    *from /= a->heads;
+    *batch = 0;
+    for (int64_t k = a->axes - 1; k >= 0; --k) {
+        from = t->batch[k] ? &unit : &repeat;
+        *batch += *from % a->shape[k] * step;
+        *from /= a->shape[k];
+        step *= a->shape[k];
+    }
 }
 
 /* the next array of a thread's memory */

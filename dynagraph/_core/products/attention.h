@@ -8,7 +8,9 @@
         const char *isa;                                                                                                          \
         void (*online)(int64_t keys, int64_t lanes, T *scores, int64_t ld, T *top, T *sum, T *acc, int64_t acc_ld,                \
                        int64_t width);                                                                                            \
-        void (*weigh)(int64_t keys, int64_t lanes, T *scores, int64_t ld, const T *shift);                                        \
+        void (*weigh)(int64_t keys, int64_t lanes, T *scores, int64_t ld, const T *shift, const T *factors);                      \
+        void (*add)(int64_t keys, int64_t lanes, T *scores, int64_t ld, const T *numbers, int64_t numbers_ld, int each);          \
+        void (*hide)(int64_t keys, int64_t lanes, T *scores, int64_t ld, const T *hidden, int64_t hidden_ld, int each);           \
         void (*slope)(int64_t keys, int64_t lanes, const T *weights, T *by_weights, int64_t ld, const T *less);                   \
         void (*multiply)(int64_t keys, int64_t lanes, T *tile, int64_t ld, const T *factors, int64_t factors_ld);                 \
         void (*scale)(int64_t count, T *tile, T factor);                                                                          \
@@ -23,19 +25,28 @@ typedef struct dg_tensor {
     int64_t batch[DG_BATCH_AXES], head, row, column;
 } dg_tensor;
 
-/* out = softmax(q @ k.T * scale + mask) @ v, by heads; and what the gradients need of it. */
+/* What is added to scores; a tensor whose strides are 0 where it broadcasts, without data where there is none. */
+typedef struct dg_mask {
+    dg_tensor t;
+    int32_t of_bools;     /* true: attend; else it is added */
+    dg_tensor gradient;   /* of the mask's own shape, contiguous, with strides that broadcast as its are; or no data */
+    int64_t gradient_size; /* elements */
+} dg_mask;
+
+enum { DG_MASKS = 2 };
+
+/* out = softmax(q @ k.T * scale + masks) @ v, by heads; and what the gradients need of it. */
 typedef struct dg_attention {
     int64_t axes, shape[DG_BATCH_AXES], batches; /* of the batch */
     int64_t heads, shared;                       /* heads of the queries, and how many of them share those of keys and values */
     int64_t rows, keys, width, value_width;
     dg_tensor q, k, v;
-    dg_tensor mask;         /* strides are 0 where it broadcasts */
-    int32_t mask_of_bools;  /* true: attend; else it is added to scores */
+    dg_mask masks[DG_MASKS];
     int32_t causal;         /* key j is visible to query i if j <= i */
     double scale;
     double dropout;         /* the share of weights that are dropped: word number (batch, head, row, key), in C order, of the */
     uint64_t seed, offset;  /* Philox stream from this block on is below the threshold where a weight stays */
-    dg_tensor out, lse;     /* the result; the logarithm of the sum of exponentials, one number a row (column stride unused) */
+    dg_tensor out, sums;    /* the result; of each row the largest score and the sum of weights, in powers of 2: see weigh */
     dg_tensor g, dq, dk, dv; /* the gradient by the result; those by the operands, or null */
 } dg_attention;
 

@@ -45,25 +45,28 @@ static int as_tensor(PyObject *object, extent e, int type, int broadcasts, dg_te
     return 1;
 }
 
-/* an array that has no columns: one number for each row */
-static int as_rows(PyObject *object, extent e, int type, dg_tensor *t)
-{
-    extent rows = e;
-    for (int axis = e.axes - 1; axis > 0; --axis)
-        rows.shape[axis] = e.shape[axis - 1];
-    rows.shape[0] = 1;
-    if (!PyArray_Check(object) || PyArray_NDIM((PyArrayObject *)object) != e.axes - 1 || !as_tensor(object, rows, type, 1, t))
-        return 0;
-    *t = (dg_tensor){.data = t->data, .head = t->row, .row = t->column};
-    const npy_intp size = PyArray_ITEMSIZE((PyArrayObject *)object), *strides = PyArray_STRIDES((PyArrayObject *)object);
-    for (int axis = 0; axis < e.axes - 3; ++axis)
-        t->batch[axis] = strides[axis] / size;
-    return 1;
-}
-
 static int is_written(PyObject *object)
 {
     return PyArray_Check(object) && PyArray_ISWRITEABLE((PyArrayObject *)object);
+}
+
+/* a mask, and perhaps room for the gradient by it: a contiguous array of its shape */
+static int as_mask(PyObject *object, PyObject *gradient, extent e, int type, dg_mask *mask)
+{
+    if (object == Py_None)
+        return gradient == Py_None;
+    if (!PyArray_Check(object))
+        return 0;
+    PyArrayObject *array = (PyArrayObject *)object, *by = (PyArrayObject *)gradient;
+    mask->of_bools = PyArray_TYPE(array) == NPY_BOOL;
+    if (!as_tensor(object, e, mask->of_bools ? NPY_BOOL : type, 1, &mask->t))
+        return 0;
+    if (gradient == Py_None)
+        return 1;
+    if (mask->of_bools || !is_written(gradient) || !PyArray_IS_C_CONTIGUOUS(by) || !PyArray_SAMESHAPE(array, by))
+        return 0;
+    mask->gradient_size = PyArray_SIZE(by);
+    return as_tensor(gradient, e, type, 1, &mask->gradient);
 }
 
 static int number_of(PyObject *object, uint64_t *number)
@@ -107,8 +110,8 @@ static int read_sizes(PyArrayObject *q, PyArrayObject *k, PyArrayObject *v, exte
 }
 
 /* what both directions have; 0: it does not fit */
-static int read_attention(PyObject *const *arrays, PyObject *mask, PyObject *seed, PyObject *offset, PyObject *out, PyObject *lse,
-                          extent *e, int *type, dg_attention *a)
+static int read_attention(PyObject *const *arrays, PyObject *const *masks, PyObject *const *by_masks, PyObject *seed,
+                          PyObject *offset, PyObject *out, PyObject *sums, extent *e, int *type, dg_attention *a)
 {
     PyArrayObject *q = (PyArrayObject *)arrays[0], *k = (PyArrayObject *)arrays[1], *v = (PyArrayObject *)arrays[2];
     *type = PyArray_TYPE(q);
@@ -119,15 +122,11 @@ static int read_attention(PyObject *const *arrays, PyObject *mask, PyObject *see
         !as_tensor(arrays[1], with(*e, groups, a->keys, a->width), *type, 0, &a->k) ||
         !as_tensor(arrays[2], with(*e, groups, a->keys, a->value_width), *type, 0, &a->v) ||
         !as_tensor(out, with(*e, a->heads, a->rows, a->value_width), *type, 0, &a->out) ||
-        !as_rows(lse, with(*e, a->heads, a->rows, 1), *type, &a->lse))
+        !as_tensor(sums, with(*e, a->heads, a->rows, 2), *type, 0, &a->sums))
         return 0;
-    if (mask != Py_None) {
-        if (!PyArray_Check(mask))
+    for (int m = 0; m < DG_MASKS; ++m)
+        if (!as_mask(masks[m], by_masks ? by_masks[m] : Py_None, with(*e, a->heads, a->rows, a->keys), *type, &a->masks[m]))
             return 0;
-        a->mask_of_bools = PyArray_TYPE((PyArrayObject *)mask) == NPY_BOOL;
-        if (!as_tensor(mask, with(*e, a->heads, a->rows, a->keys), a->mask_of_bools ? NPY_BOOL : *type, 1, &a->mask))
-            return 0;
-    }
     return seed == Py_None ? a->dropout == 0 : number_of(seed, &a->seed) && number_of(offset, &a->offset);
 }
 
@@ -147,30 +146,30 @@ static PyObject *run(int (*of_f32)(const dg_runtime *, const dg_attention *, dg_
 
 PyObject *dg_py_attention(PyObject *module, PyObject *args)
 {
-    PyObject *arrays[3], *mask, *seed, *offset, *out, *lse;
+    PyObject *arrays[3], *masks[DG_MASKS], *seed, *offset, *out, *sums;
     dg_attention a = {0};
     extent e = {0};
     int type;
-    if (!PyArg_ParseTuple(args, "O!O!O!OOOOOdpd:attention", &PyArray_Type, &arrays[0], &PyArray_Type, &arrays[1], &PyArray_Type,
-                          &arrays[2], &mask, &seed, &offset, &out, &lse, &a.scale, &a.causal, &a.dropout))
+    if (!PyArg_ParseTuple(args, "O!O!O!OOOOOOdpd:attention", &PyArray_Type, &arrays[0], &PyArray_Type, &arrays[1], &PyArray_Type,
+                          &arrays[2], &masks[0], &masks[1], &seed, &offset, &out, &sums, &a.scale, &a.causal, &a.dropout))
         return NULL;
-    if (!read_attention(arrays, mask, seed, offset, out, lse, &e, &type, &a) || !is_written(out) || !is_written(lse))
+    if (!read_attention(arrays, masks, NULL, seed, offset, out, sums, &e, &type, &a) || !is_written(out) || !is_written(sums))
         return refused();
     return run(dg_attention_f32, dg_attention_f64, type, &a);
 }
 
 PyObject *dg_py_attention_gradient(PyObject *module, PyObject *args)
 {
-    PyObject *arrays[3], *mask, *seed, *offset, *out, *lse, *g, *by[3];
+    PyObject *arrays[3], *masks[DG_MASKS], *by_masks[DG_MASKS], *seed, *offset, *out, *sums, *g, *by[3];
     dg_attention a = {0};
     dg_tensor *gradients[] = {&a.dq, &a.dk, &a.dv};
     extent e = {0};
     int type;
-    if (!PyArg_ParseTuple(args, "O!O!O!OOOOOOOOOdpd:attention_gradient", &PyArray_Type, &arrays[0], &PyArray_Type, &arrays[1],
-                          &PyArray_Type, &arrays[2], &mask, &seed, &offset, &out, &lse, &g, &by[0], &by[1], &by[2], &a.scale,
-                          &a.causal, &a.dropout))
+    if (!PyArg_ParseTuple(args, "O!O!O!OOOOOOOOOOOOdpd:attention_gradient", &PyArray_Type, &arrays[0], &PyArray_Type, &arrays[1],
+                          &PyArray_Type, &arrays[2], &masks[0], &masks[1], &seed, &offset, &out, &sums, &g, &by[0], &by[1], &by[2],
+                          &by_masks[0], &by_masks[1], &a.scale, &a.causal, &a.dropout))
         return NULL;
-    if (!read_attention(arrays, mask, seed, offset, out, lse, &e, &type, &a) ||
+    if (!read_attention(arrays, masks, by_masks, seed, offset, out, sums, &e, &type, &a) ||
         !as_tensor(g, with(e, a.heads, a.rows, a.value_width), type, 0, &a.g))
         return refused();
     for (int k = 0; k < 3; ++k) {

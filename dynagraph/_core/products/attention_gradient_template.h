@@ -3,7 +3,7 @@
 typedef struct {
     T *queries, *by_out, *query_rows, *by_out_rows; /* panels of columns; rows */
     T *weights, *slopes, *factors;                  /* [keys][queries] */
-    T *shift, *less;                                /* of each query */
+    T *shift, *share, *less;                        /* of each query */
     T *by_queries;                                  /* panels of columns */
     T *by_keys, *by_values;                         /* rows */
     T *rows;                                        /* room for a panel */
@@ -22,6 +22,7 @@ static int64_t NAME(backward_scratch)(const NAME(plan) *p, int64_t keys, char *m
     s->slopes = carve(&at, KEYS * queries, sizeof(T));
     s->factors = carve(&at, KEYS * p->nr, sizeof(T));
     s->shift = carve(&at, queries, sizeof(T));
+    s->share = carve(&at, queries, sizeof(T));
     s->less = carve(&at, queries, sizeof(T));
     s->by_queries = carve(&at, queries * a->width, sizeof(T));
     s->rows = carve(&at, p->nr * a->width, sizeof(T));
@@ -36,26 +37,38 @@ static void NAME(bring)(const NAME(plan) *p, const NAME(backward) *s, int64_t ba
     const dg_attention *a = p->a;
     const int64_t nr = p->nr, tile = p->panels * nr;
     const T *q = NAME(start)(a, &a->q, batch, head), *g = NAME(start)(a, &a->g, batch, head);
-    const T *out = NAME(start)(a, &a->out, batch, head), *lse = NAME(start)(a, &a->lse, batch, head);
+    const T *out = NAME(start)(a, &a->out, batch, head), *sums = NAME(start)(a, &a->sums, batch, head) + query * a->sums.row;
     NAME(pack_columns)(p->lanes, q, &a->q, query, queries, a->width, nr, (T)(a->scale * LOG2_E), s->queries);
     NAME(pack_columns)(p->lanes, g, &a->g, query, queries, a->value_width, nr, 1, s->by_out);
     if (p->by_keys) {
         NAME(pack_rows)(q, &a->q, query, queries, tile, a->width, p->whole_width, s->query_rows);
         NAME(pack_rows)(g, &a->g, query, queries, tile, a->value_width, p->whole_value_width, s->by_out_rows);
     }
-    for (int64_t i = 0; i < tile; ++i) {
+    for (int64_t i = 0; i < tile; ++i, sums += a->sums.row) {
         s->shift[i] = __builtin_inf(); /* no weights: of rows that see nothing, and where there are no rows */
-        s->less[i] = 0;
+        s->share[i] = s->less[i] = 0;
         if (i >= queries)
             continue;
-        const T *by = g + (query + i) * a->g.row, *result = out + (query + i) * a->out.row, total = lse[(query + i) * a->lse.row];
-        if (total != -(T)__builtin_inf())
-            s->shift[i] = total * (T)LOG2_E;
+        const T *by = g + (query + i) * a->g.row, *result = out + (query + i) * a->out.row;
+        if (sums[0] != -(T)__builtin_inf()) {
+            s->shift[i] = sums[0];
+            s->share[i] = 1 / sums[a->sums.column];
+        }
         T sum = 0;
         for (int64_t d = 0; d < a->value_width; ++d)
             sum += by[d * a->g.column] * result[d * a->out.column];
         s->less[i] = sum;
     }
+}
+
+/* The gradients by scores of a panel are added to those by a mask. */
+static void NAME(add_by_mask)(const dg_attention *a, const dg_tensor *t, int64_t batch, int64_t head, int64_t query,
+                              int64_t queries, int64_t key, int64_t keys, const T *slopes, int64_t ld)
+{
+    T *to = NAME(start)(a, t, batch, head) + query * t->row + key * t->column;
+    for (int64_t i = 0; i < queries; ++i, ++slopes, to += t->row)
+        for (int64_t j = 0; j < keys; ++j)
+            to[j * t->column] += slopes[j * ld];
 }
 
 /* A tile of queries meets a tile of keys: weights and slopes again, and what both give to the gradients. */
@@ -68,15 +81,19 @@ static void NAME(meet_again)(const NAME(plan) *p, const NAME(backward) *s, int64
     const T *v = NAME(start)(a, &a->v, batch, head / a->shared) + key * a->v.row;
     for (int64_t i = 0; i < depth; i += nr) {
         T *weights = s->weights + i, *slopes = s->slopes + i;
-        const int64_t seen = NAME(score)(p, batch, head, query + i, key, keys, s->queries + i * a->width, k, &a->k, weights, ld);
+        const int64_t seen = NAME(score)(p, batch, head, query + i, key, keys, s->queries + i * a->width, k, &a->k, weights, ld,
+                                        s->factors);
         const T *by_out = s->by_out + i * a->value_width;
         NAME(multiplied)(p->kernel, seen, a->value_width, v, a->v.row, a->v.column, by_out, nr, slopes, ld, 0);
-        p->lanes->weigh(seen, nr, weights, ld, s->shift + i);
+        p->lanes->weigh(seen, nr, weights, ld, s->shift + i, s->share + i);
         if (a->dropout > 0) {
             NAME(keep)(a, batch, head, query + i, least(nr, queries - i), key, seen, s->factors, nr);
             p->lanes->multiply(seen, nr, slopes, ld, s->factors, nr);
         }
         p->lanes->slope(seen, nr, weights, slopes, ld, s->less + i);
+        for (int m = 0; m < DG_MASKS; ++m)
+            if (p->by_mask[m])
+                NAME(add_by_mask)(a, &a->masks[m].gradient, batch, head, query + i, least(nr, queries - i), key, seen, slopes, ld);
         if (a->dropout > 0)
             p->lanes->multiply(seen, nr, weights, ld, s->factors, nr);
         NAME(clear_lanes)(weights, ld, seen, queries - i, nr);
@@ -175,19 +192,77 @@ static void NAME(backward_range)(void *const *buffers, const int64_t *sizes, int
     }
 }
 
+/* the number of the plan's mask whose gradient alone is computed */
+static int NAME(mask_of)(const NAME(plan) *p)
+{
+    int m = 0;
+    while (!p->by_mask[m])
+        ++m;
+    return m;
+}
+
+/* A part of the gradient by a mask: for a tile of its rows and columns, all that it broadcasts over. */
+static void NAME(by_mask_range)(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread, dg_stop *stop)
+{
+    const NAME(plan) *p = (const NAME(plan) *)buffers[0];
+    const dg_attention *a = p->a;
+    const dg_tensor *t = &a->masks[NAME(mask_of)(p)].gradient;
+    const int64_t rows = t->row ? p->panels * p->nr : a->rows, keys = t->column ? KEYS : a->keys;
+    const int64_t row_tiles = (a->rows + rows - 1) / rows, key_tiles = (a->keys + keys - 1) / keys;
+    NAME(backward) s;
+    NAME(backward_scratch)(p, 0, p->scratch + thread * p->scratch_bytes, &s);
+    for (int64_t item = lo; item < hi; ++item) {
+        const int64_t unit = item / key_tiles / row_tiles, query = item / key_tiles % row_tiles * rows;
+        const int64_t key = item % key_tiles * keys, repeats = a->batches * a->heads / units_of(a, t);
+        for (int64_t repeat = 0; repeat < repeats; ++repeat) {
+            int64_t batch, head;
+            broadcast_place(a, t, unit, repeat, &batch, &head);
+            NAME(gradients)(p, &s, batch, head, 1, query, least(query + rows, a->rows), key, least(key + keys, a->keys));
+        }
+    }
+}
+
+/* the gradients by masks that broadcast; the others are left to the parts that compute those by operands */
+static int NAME(by_masks)(const dg_runtime *rt, NAME(plan) *p, dg_stop *stop)
+{
+    const dg_attention *a = p->a;
+    NAME(backward) sizes;
+    int32_t own[DG_MASKS] = {0};
+    int status = 0;
+    for (int m = 0; m < DG_MASKS && !status; ++m) {
+        const dg_tensor *t = &a->masks[m].gradient;
+        if (!t->data)
+            continue;
+        memset(t->data, 0, (size_t)a->masks[m].gradient_size * sizeof(T));
+        const int64_t units = units_of(a, t);
+        own[m] = (a->dk.data || a->dv.data) && t->column && units == a->batches * a->heads;
+        if (own[m] || a->batches * a->heads * a->rows * a->keys == 0)
+            continue;
+        p->by_mask[m] = 1;
+        p->scratch_bytes = NAME(backward_scratch)(p, 0, NULL, &sizes);
+        const int64_t tiles = (t->row ? p->tiles : 1) * (t->column ? (a->keys + KEYS - 1) / KEYS : 1);
+        status = on_threads(rt, NAME(by_mask_range), p, &p->scratch, p->scratch_bytes, units * tiles, stop);
+        p->by_mask[m] = 0;
+    }
+    memcpy(p->by_mask, own, sizeof own);
+    return status;
+}
+
 /* If there are as many heads as threads, or more, they are the parts of the work: each computes all gradients at once.  Else tiles
    of keys are, and then tiles of queries: scores are computed twice.  The sums are the same ones in the same order. */
 int JOIN(dg_attention_gradient, SUFFIX)(const dg_runtime *rt, const dg_attention *a, dg_stop *stop)
 {
     NAME(plan) p = NAME(planned)(a);
     NAME(backward) sizes;
+    int status = NAME(by_masks)(rt, &p, stop);
+    if (status)
+        return status;
     const int64_t units = a->batches * (a->heads / a->shared), by_keys = a->dk.data || a->dv.data;
     if (by_keys && a->dq.data && (units >= rt->n_threads || rt->n_threads == 1)) {
         p.by_queries = p.by_keys = 1;
         p.scratch_bytes = NAME(backward_scratch)(&p, a->keys, NULL, &sizes);
         return on_threads(rt, NAME(backward_range), &p, &p.scratch, p.scratch_bytes, units, stop);
     }
-    int status = 0;
     if (by_keys) {
         p.by_keys = 1;
         p.scratch_bytes = NAME(backward_scratch)(&p, KEYS, NULL, &sizes);
@@ -196,6 +271,7 @@ int JOIN(dg_attention_gradient, SUFFIX)(const dg_runtime *rt, const dg_attention
     }
     if (a->dq.data && !status) {
         p.by_keys = 0, p.by_queries = 1;
+        memset(p.by_mask, 0, sizeof p.by_mask);
         p.scratch_bytes = NAME(backward_scratch)(&p, a->keys, NULL, &sizes);
         status = on_threads(rt, NAME(backward_range), &p, &p.scratch, p.scratch_bytes, a->batches * a->heads * p.tiles, stop);
     }

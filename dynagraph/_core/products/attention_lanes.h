@@ -10,6 +10,7 @@
 #define MANTISSA 23
 #define BIAS 127
 #define LEAST -126.0f
+#define MOST 0x1.fffffep127f
 #define COEFFICIENTS                                                                                                              \
     {                                                                                                                             \
         0x1.00a582p-16f, 0x1.444p-13f, 0x1.5d879ep-10f, 0x1.3b2a1cp-7f, 0x1.c6b08ep-5f, 0x1.ebfbep-3f, 0x1.62e43p-1f, 1.0f        \
@@ -26,6 +27,7 @@
 #define MANTISSA 52
 #define BIAS 1023
 #define LEAST -1022.0
+#define MOST 0x1.fffffffffffffp1023
 #define COEFFICIENTS                                                                                                              \
     {                                                                                                                             \
         0x1.c4a29324a1038p-36, 0x1.e9ec1fcb69a7fp-32, 0x1.e4cf10dec0f59p-28, 0x1.b524ebd13a55fp-24, 0x1.62c02242b879cp-20,        \

@@ -87,12 +87,43 @@ static void NAME(online)(int64_t keys, int64_t lanes, T *scores, int64_t ld, T *
     }
 }
 
-/* scores become weights 2 ** (score - shift), with a shift for each query */
-static void NAME(weigh)(int64_t keys, int64_t lanes, T *scores, int64_t ld, const T *shift)
+/* scores become weights 2 ** (score - shift) * factor, with a shift and a factor for each query */
+static void NAME(weigh)(int64_t keys, int64_t lanes, T *scores, int64_t ld, const T *shift, const T *factors)
 {
     for (int64_t j = 0; j < keys; ++j)
         for (int64_t l = 0; l < lanes; l += LANES)
-            AT(scores + j * ld + l) = NAME(power)(AT(scores + j * ld + l) - AT(shift + l));
+            AT(scores + j * ld + l) = NAME(power)(AT(scores + j * ld + l) - AT(shift + l)) * AT(factors + l);
+}
+
+/* a vector; of `each` the number in all lanes */
+static inline __attribute__((always_inline)) V NAME(taken)(const T *at, int each)
+{
+    if (each)
+        return (V){0} + *at;
+    return AT(at);
+}
+
+/* numbers * log2(e) are added, each one finite that was; `each`: one number for all queries */
+static void NAME(add)(int64_t keys, int64_t lanes, T *scores, int64_t ld, const T *numbers, int64_t numbers_ld, int each)
+{
+    const V least = (V){0} - MOST, most = (V){0} + MOST;
+    for (int64_t j = 0; j < keys; ++j, scores += ld, numbers += numbers_ld)
+        for (int64_t l = 0; l < lanes; l += LANES) {
+            const V number = NAME(taken)(each ? numbers : numbers + l, each), scaled = number * (T)0x1.71547652b82fep+0;
+            const I infinite = (I)(number < least) | (I)(number > most);
+            const V held = NAME(chosen)((I)(scaled < least), least, NAME(chosen)((I)(scaled > most), most, scaled));
+            AT(scores + l) += NAME(chosen)(infinite, number, held);
+        }
+}
+
+/* scores are minus infinity where `hidden` is, and not 0; `each`: one for all queries */
+static void NAME(hide)(int64_t keys, int64_t lanes, T *scores, int64_t ld, const T *hidden, int64_t hidden_ld, int each)
+{
+    for (int64_t j = 0; j < keys; ++j, scores += ld, hidden += hidden_ld)
+        for (int64_t l = 0; l < lanes; l += LANES) {
+            const V at = NAME(taken)(each ? hidden : hidden + l, each);
+            AT(scores + l) = NAME(chosen)((I)(at == (V){0}), AT(scores + l), at);
+        }
 }
 
 /* the gradient by scores: by_weights becomes weights * (by_weights - less), with a `less` for each query */
@@ -123,7 +154,8 @@ static void NAME(scale)(int64_t count, T *tile, T factor)
         tile[k] *= factor;
 }
 
-const JOIN(dg, lanes, SUFFIX) NAME(dg_lanes) = {QUOTE(ISA), NAME(online), NAME(weigh), NAME(slope), NAME(multiply), NAME(scale)};
+const JOIN(dg, lanes, SUFFIX) NAME(dg_lanes) = {QUOTE(ISA), NAME(online), NAME(weigh), NAME(add), NAME(hide),
+                                                NAME(slope), NAME(multiply), NAME(scale)};
 
 #undef JOIN_
 #undef JOIN
@@ -141,5 +173,6 @@ const JOIN(dg, lanes, SUFFIX) NAME(dg_lanes) = {QUOTE(ISA), NAME(online), NAME(w
 #undef MANTISSA
 #undef BIAS
 #undef LEAST
+#undef MOST
 #undef COEFFICIENTS
 #undef LARGER

@@ -12,6 +12,7 @@ typedef struct {
     int64_t nr, panels, tiles; /* queries of a panel, panels of a tile, tiles of queries of a head */
     int64_t whole_width, whole_value_width; /* in whole panels */
     int32_t by_queries, by_keys;            /* what a part of the gradients computes */
+    int32_t by_mask[DG_MASKS];              /* likewise */
     char *scratch;
     int64_t scratch_bytes; /* of a thread */
 } NAME(plan);
@@ -72,28 +73,32 @@ static void NAME(put_columns)(const T *panel, int64_t nr, int64_t columns, int64
     }
 }
 
-/* the mask's numbers, or minus infinity where it hides, on scores of keys `key` on and queries `query` on */
-static void NAME(put_mask)(const dg_attention *a, int64_t batch, int64_t head, int64_t query, int64_t queries, int64_t key,
-                           int64_t keys, T *scores, int64_t ld)
+/* A mask on scores of keys `key` on and queries `query` on: its numbers, or minus infinity where it hides; `room` is for a panel. */
+static void NAME(put_mask)(const NAME(plan) *p, const dg_mask *mask, int64_t batch, int64_t head, int64_t query, int64_t queries,
+                           int64_t key, int64_t keys, T *scores, int64_t ld, T *room)
 {
-    const dg_tensor *m = &a->mask;
-    const int64_t at = batch_offset(a, m, batch) + head * m->head + query * m->row + key * m->column;
-    for (int64_t j = 0; j < keys; ++j, scores += ld) {
-        if (a->mask_of_bools) {
-            const uint8_t *bools = (const uint8_t *)m->data + at + j * m->column;
-            for (int64_t i = 0; i < queries; ++i)
-                scores[i] = bools[i * m->row] ? scores[i] : -(T)__builtin_inf();
-        } else {
-            const T *numbers = (const T *)m->data + at + j * m->column;
-            for (int64_t i = 0; i < queries; ++i)
-                scores[i] += numbers[i * m->row] * (T)LOG2_E;
-        }
+    static const T hidden[] = {-(T)__builtin_inf(), 0};
+    const dg_tensor *m = &mask->t;
+    const int64_t at = batch_offset(p->a, m, batch) + head * m->head + query * m->row + key * m->column, nr = p->nr;
+    if (mask->of_bools) {
+        const char *bools = (const char *)m->data + at;
+        const int64_t own = m->row ? queries : 1; /* else one for all queries */
+        for (int64_t j = 0; j < keys; ++j)
+            for (int64_t i = 0; i < own; ++i)
+                room[j * nr + i] = hidden[bools[j * m->column + i * m->row] != 0];
+        p->lanes->hide(keys, nr, scores, ld, room, nr, m->row == 0);
+    } else {
+        const T *numbers = (const T *)m->data + at;
+        const dg_matrix matrix = {.data = numbers, .element = ELEMENT(SUFFIX), .outer = m->row, .inner = m->column};
+        if (m->row)
+            JOIN(dg_pack_matrix, SUFFIX)(&matrix, 0, 0, queries, 0, keys, nr, room);
+        p->lanes->add(keys, nr, scores, ld, m->row ? room : numbers, m->row ? nr : m->column, m->row == 0);
     }
 }
 
-/* Scores of a panel of queries, masked; gives how many of the keys any of them sees. */
+/* Scores of a panel of queries, masked; gives how many of the keys any of them sees.  `room` is for a panel. */
 static int64_t NAME(score)(const NAME(plan) *p, int64_t batch, int64_t head, int64_t query, int64_t key, int64_t keys,
-                           const T *queries, const T *of_keys, const dg_tensor *k, T *scores, int64_t ld)
+                           const T *queries, const T *of_keys, const dg_tensor *k, T *scores, int64_t ld, T *room)
 {
     const dg_attention *a = p->a;
     const int64_t n = least(p->nr, a->rows - query);
@@ -102,8 +107,9 @@ static int64_t NAME(score)(const NAME(plan) *p, int64_t batch, int64_t head, int
     if (keys <= 0)
         return 0;
     NAME(multiplied)(p->kernel, keys, a->width, of_keys, k->row, k->column, queries, p->nr, scores, ld, 0);
-    if (a->mask.data)
-        NAME(put_mask)(a, batch, head, query, n, key, keys, scores, ld);
+    for (int m = 0; m < DG_MASKS; ++m)
+        if (a->masks[m].t.data)
+            NAME(put_mask)(p, &a->masks[m], batch, head, query, n, key, keys, scores, ld, room);
     if (a->causal)
         for (int64_t j = key > query ? 0 : query - key + 1; j < keys; ++j)
             for (int64_t i = 0; i < n && query + i < key + j; ++i)
@@ -165,7 +171,8 @@ static void NAME(meet)(const NAME(plan) *p, const NAME(forward) *s, int64_t pane
     const dg_attention *a = p->a;
     const int64_t nr = p->nr;
     T *acc = s->acc + panel * nr * a->value_width;
-    keys = NAME(score)(p, batch, head, query, key, keys, s->queries + panel * nr * a->width, of_keys, k, s->scores, nr);
+    keys = NAME(score)(p, batch, head, query, key, keys, s->queries + panel * nr * a->width, of_keys, k, s->scores, nr,
+                       s->factors);
     if (!keys)
         return;
     p->lanes->online(keys, nr, s->scores, nr, s->top + panel * nr, s->sum + panel * nr, acc, nr, a->value_width);
@@ -180,9 +187,12 @@ static void NAME(finish)(const NAME(plan) *p, const NAME(forward) *s, int64_t ba
 {
     const dg_attention *a = p->a;
     const int64_t nr = p->nr, width = a->value_width;
-    T *out = NAME(start)(a, &a->out, batch, head) + query * a->out.row, *lse = NAME(start)(a, &a->lse, batch, head);
-    for (int64_t i = 0; i < queries; ++i)
-        lse[(query + i) * a->lse.row] = (s->top[i] + (T)log2((double)s->sum[i])) * (T)LN_2;
+    T *out = NAME(start)(a, &a->out, batch, head) + query * a->out.row;
+    T *sums = NAME(start)(a, &a->sums, batch, head) + query * a->sums.row;
+    for (int64_t i = 0; i < queries; ++i, sums += a->sums.row) {
+        sums[0] = s->top[i];
+        sums[a->sums.column] = s->sum[i];
+    }
     for (int64_t i = 0; i < p->panels * nr; ++i)
         s->sum[i] = s->sum[i] == 0 ? 0 : 1 / s->sum[i];
     for (int64_t first = 0; first < queries; first += nr) {

@@ -18,13 +18,15 @@ from dynagraph.ir.shapes import Shape
 def _register() -> None:
     functions: Any = sys.modules["dynagraph.torch.core.attention"]
 
-    def attention(b: Builder, q: Any, k: Any, v: Any, *others: Any) -> tuple[Node, ...]:
-        shapes = (_laid((*q.shape[:-1], v.shape[-1]), others[-1]), q.shape[:-1])
-        return _called(b, functions.attention, (q, k, v, *others), shapes)
+    def attention(b: Builder, *args: Any) -> tuple[Node, ...]:
+        q, _, v, *_, order, _ = args
+        shapes = (_laid((*q.shape[:-1], v.shape[-1]), order), (*q.shape[:-1], 2))
+        return _called(b, functions.attention, args, shapes)
 
-    def attention_gradient(b: Builder, q: Any, k: Any, v: Any, *others: Any) -> tuple[Node, ...]:
-        shapes = [_laid(a.shape, others[-1]) for a in (q, k, v)]
-        return _called(b, functions.attention_gradient, (q, k, v, *others), shapes)
+    def attention_gradient(b: Builder, *args: Any) -> tuple[Node, ...]:
+        q, k, v, mask, *_, order, other, learned = args
+        shapes = [*(_laid(a.shape, order) for a in (q, k, v)), *((mask, other)[m].shape for m in learned)]
+        return _called(b, functions.attention_gradient, args, shapes)
 
     for door in (attention, attention_gradient):
         register_function(getattr(functions, door.__name__), Door(door.__name__, door, calls_out=True))

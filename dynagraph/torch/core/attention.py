@@ -17,6 +17,7 @@ import numpy as np
 from dynagraph._core import _dispatch
 from dynagraph.torch.core import philox
 from dynagraph.torch.core.arrays import library_of_array, ufunc_reduce
+from dynagraph.torch.core.nodes import reduced
 
 Results = Sequence[Any]  # arrays that take results; None, or missing at the end: there is none
 
@@ -32,52 +33,55 @@ def are_numpys(*arrays: Any) -> bool:
 
 def attention(
     q: Any, k: Any, v: Any, mask: Any, seed: Any, offset: Any, scale: Any, causal: bool, dropout: Any,
-    order: tuple[int, ...], out: Results | None = None,
+    order: tuple[int, ...], other_mask: Any = None, out: Results | None = None,
 ) -> tuple[Any, Any]:
-    """``softmax(q @ k.T * scale + mask) @ v`` of each head, and log-sum-exps.
+    """``softmax(q @ k.T * scale + mask + other_mask) @ v`` of each head; and of each row two numbers that its gradient needs.
 
     Operands are (batch..., heads, rows, columns) of one dtype, float32 or float64; `k` and `v` may have fewer heads, each for as
     many of the queries'.  A mask broadcasts to (batch..., heads, rows, keys): where it is bool, True is what counts; else it is
-    added.  `causal`: key j counts for row i if j <= i.  What no key counts for is 0.  `dropout`: the probability with which a
+    added.  The other mask may broadcast otherwise (padding, beside which keys a row sees).  `causal`: key j counts for row i if j <= i.  What no key counts for is 0.  `dropout`: the probability with which a
     weight is zeroed; its word in the Philox stream from `seed` and `offset` is the one of its number in C order.  `order`: of
     axes in which the result lies in memory, and is given.  `out`: arrays for results, None for those that are made.
     """
     scale, dropout = float(scale), float(dropout)
-    if not are_numpys(q, k, v, mask):
-        result, sums = whole_attention(q, k, v, mask, kept(q, k, seed, offset, dropout), scale, causal)
+    if not are_numpys(q, k, v, mask, other_mask):
+        result, sums = whole_attention(q, k, v, (mask, other_mask), kept(q, k, seed, offset, dropout), scale, causal)
         return result.transpose(order), sums
     result, sums = _taking(out, 0), _taking(out, 1)
     if result is None:
         result = _new((*q.shape[:-1], v.shape[-1]), q.dtype, order)
     if sums is None:
-        sums = np.empty(q.shape[:-1], q.dtype)
-    given_mask = None if mask is None else _behaved(mask)
-    _dispatch.attention(
-        _behaved(q), _behaved(k), _behaved(v), given_mask, seed, offset, _turned_back(result, order), sums, scale, causal, dropout
-    )
+        sums = np.empty((*q.shape[:-1], 2), q.dtype)
+    arrays = [None if a is None else _behaved(a) for a in (q, k, v, mask, other_mask)]
+    _dispatch.attention(*arrays, seed, offset, _turned_back(result, order), sums, scale, causal, dropout)
     return result, sums
 
 
 def attention_gradient(
     q: Any, k: Any, v: Any, mask: Any, seed: Any, offset: Any, result: Any, sums: Any, g: Any, scale: Any, causal: bool,
-    dropout: Any, order: tuple[int, ...], out: Results | None = None,
-) -> tuple[Any, Any, Any]:
+    dropout: Any, order: tuple[int, ...], other_mask: Any = None, learned: tuple[int, ...] = (), out: Results | None = None,
+) -> tuple[Any, ...]:
     """The gradients by `q`, `k` and `v` from `g`, that by the result: (batch..., heads, rows, columns), as `result` is here.
 
-    `order`: of axes in which they lie in memory, and are given.
+    `order`: of axes in which they lie in memory, and are given.  `learned`: 0 for the mask, 1 for the other one: gradients by these
+    follow, of their shapes and the dtype of `q`.
     """
     scale, dropout = float(scale), float(dropout)
-    if not are_numpys(q, k, v, mask, result, sums, g):
-        found = whole_gradient(q, k, v, mask, kept(q, k, seed, offset, dropout), g, scale, causal)
-        return tuple(a.transpose(order) for a in found)  # type: ignore[return-value]
+    masks = (mask, other_mask)
+    if not are_numpys(q, k, v, *masks, result, sums, g):
+        *found, by_scores = whole_gradient(q, k, v, masks, kept(q, k, seed, offset, dropout), g, scale, causal)
+        return *(a.transpose(order) for a in found), *(reduced(by_scores, masks[m].shape) for m in learned)
     by = [_new(a.shape, a.dtype, order) if _taking(out, n) is None else _taking(out, n) for n, a in enumerate((q, k, v))]
-    given_mask = None if mask is None else _behaved(mask)
-    dq, dk, dv = (_turned_back(a, order) for a in by)
+    for n, m in enumerate(learned):
+        made = _taking(out, 3 + n)
+        by.append(_dispatch.new_array(masks[m].shape, q.dtype) if made is None else made)
+    by_masks = [by[3 + learned.index(m)] if m in learned else None for m in (0, 1)]
+    arrays = [None if a is None else _behaved(a) for a in (q, k, v, *masks)]
     _dispatch.attention_gradient(
-        _behaved(q), _behaved(k), _behaved(v), given_mask, seed, offset, _behaved(result), _behaved(sums), _behaved(g), dq, dk, dv,
+        *arrays, seed, offset, _behaved(result), _behaved(sums), _behaved(g), *(_turned_back(a, order) for a in by[:3]), *by_masks,
         scale, causal, dropout,
     )  # fmt: skip
-    return by[0], by[1], by[2]
+    return tuple(by)
 
 
 def _new(shape: tuple[int, ...], dtype: np.dtype, order: tuple[int, ...]) -> Any:
@@ -117,20 +121,21 @@ def shared(array: Any, heads: int) -> Any:
 
 
 def weights_of(scores: Any) -> tuple[Any, Any]:
-    """Softmax over the last axis, zeros where all is masked; and log-sum-exps."""
+    """Softmax over the last axis, zeros where all is masked; and the largest score and the sum of each row."""
     if not scores.shape[-1]:
-        return scores.copy(), np.full_like(scores[..., :0].sum(-1), -np.inf)
+        nothing = scores.sum(-1, keepdims=True)
+        return scores.copy(), np.concatenate([nothing - scores.dtype.type(np.inf), nothing], -1)
     top = ufunc_reduce(np.maximum, scores, axis=-1, keepdims=True)
     masked = top == -np.inf
     shares = np.exp(scores - np.where(masked, scores.dtype.type(0), top))
     total = np.where(masked, scores.dtype.type(1), ufunc_reduce(np.add, shares, axis=-1, keepdims=True))
-    return shares / total, (top + np.log(total))[..., 0]
+    return shares / total, np.concatenate([top, total], -1)
 
 
-def _scores(q: Any, k: Any, mask: Any, scale: float, causal: bool) -> Any:
+def _scores(q: Any, k: Any, masks: Sequence[Any], scale: float, causal: bool) -> Any:
     hidden = q.dtype.type(-np.inf)
     scores = np.matmul(q * q.dtype.type(scale), np.swapaxes(k, -2, -1))
-    if mask is not None:
+    for mask in [m for m in masks if m is not None]:
         scores = np.where(mask, scores, hidden) if mask.dtype.kind == "b" else scores + mask
     if causal:
         library = library_of_array(q)
@@ -139,27 +144,28 @@ def _scores(q: Any, k: Any, mask: Any, scale: float, causal: bool) -> Any:
     return scores
 
 
-def whole_attention(q: Any, k: Any, v: Any, mask: Any, keep: Any, scale: float, causal: bool) -> tuple[Any, Any]:
+def whole_attention(q: Any, k: Any, v: Any, masks: Sequence[Any], keep: Any, scale: float, causal: bool) -> tuple[Any, Any]:
     """As `attention`, as (batch..., heads, rows, columns)."""
     k, v = shared(k, q.shape[-3]), shared(v, q.shape[-3])
-    weights, sums = weights_of(_scores(q, k, mask, scale, causal))
+    weights, sums = weights_of(_scores(q, k, masks, scale, causal))
     return np.matmul(weights if keep is None else weights * keep, v), sums
 
 
 def whole_gradient(
-    q: Any, k: Any, v: Any, mask: Any, keep: Any, g: Any, scale: float, causal: bool
-) -> tuple[Any, Any, Any]:
-    """As `attention_gradient`."""
+    q: Any, k: Any, v: Any, masks: Sequence[Any], keep: Any, g: Any, scale: float, causal: bool
+) -> tuple[Any, Any, Any, Any]:
+    """As `attention_gradient`; and the gradient by scores, that by a mask which does not broadcast."""
     groups = k.shape[-3]
     k, v = shared(k, q.shape[-3]), shared(v, q.shape[-3])
-    weights, _ = weights_of(_scores(q, k, mask, scale, causal))
+    weights, _ = weights_of(_scores(q, k, masks, scale, causal))
     by_weights = np.matmul(g, np.swapaxes(v, -2, -1))
     dropped = weights
     if keep is not None:
         by_weights, dropped = by_weights * keep, weights * keep
-    slopes = weights * (by_weights - ufunc_reduce(np.add, weights * by_weights, axis=-1, keepdims=True)) * q.dtype.type(scale)
+    by_scores = weights * (by_weights - ufunc_reduce(np.add, weights * by_weights, axis=-1, keepdims=True))
+    slopes = by_scores * q.dtype.type(scale)
     by_k, by_v = (np.matmul(np.swapaxes(a, -2, -1), b) for a, b in ((slopes, q), (dropped, g)))
-    return np.matmul(slopes, k), _summed(by_k, groups), _summed(by_v, groups)
+    return np.matmul(slopes, k), _summed(by_k, groups), _summed(by_v, groups), by_scores
 
 
 def _summed(array: Any, groups: int) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,9 @@ from dynagraph.torch.core.attention import (
     whole_attention,
     whole_gradient,
 )
+from dynagraph.torch.core.autocast import autocasting
 from dynagraph.torch.core.batching import DEPTH
 from dynagraph.torch.core.generator import generator_of, is_torch_compatible
-from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
@@ -52,13 +53,18 @@ def _attention_weights(x: Any, axis: tuple[int, ...]) -> Any:
 
 WEIGHTS = define("attention_weights", in_single(_attention_weights), SOFTMAX.vjps, ("o",), backward="SafeSoftmaxBackward0")
 
-# -- attention as one primitive: of queries, keys, values; a mask, if it is `masked`; a seed and an offset, if it is `random` --
+# -- attention as one primitive: of queries, keys, values; `masked` masks, none to two; a seed and an offset, if it is `random` --
 
 
-def _others(operands: Any, masked: bool, random: bool) -> tuple[Any, Any, Any]:
-    """The mask, seed and offset; None for what is not there."""
+def _others(operands: Any, masked: int, random: bool) -> tuple[Any, Any, Any, Any]:
+    """Two masks, which are bools or numbers of the queries' dtype, the seed and offset; None for what is not there."""
     seed, offset = operands[-2:] if random else (None, None)
-    return operands[3] if masked else None, seed, offset
+    dtype = operands[0].dtype
+    mask, other = (
+        None if n >= masked else operands[3 + n] if operands[3 + n].dtype.kind == "b" else operands[3 + n].astype(dtype, copy=False)
+        for n in (0, 1)
+    )
+    return mask, other, seed, offset
 
 
 def _order_of(q: Any) -> tuple[int, ...]:
@@ -67,56 +73,58 @@ def _order_of(q: Any) -> tuple[int, ...]:
     return (*sorted(range(q.ndim - 1), key=lambda k: -strides[k]), q.ndim - 1)
 
 
-def _attention(*operands: Any, masked: bool, random: bool, scale: float, causal: bool, dropout: float) -> tuple[Any, Any]:
-    """The result, and the log-sum-exps of scores."""
+def _attention(*operands: Any, masked: int, random: bool, scale: float, causal: bool, dropout: float) -> tuple[Any, Any]:
+    """The result, and what its gradient needs of each row."""
     given = operands[0].dtype
     q, k, v = (a.astype(np.float32) if is_half(given) else a for a in operands[:3])
-    mask, seed, offset = _others(operands, masked, random)
-    if masked and mask.dtype.kind != "b":
-        mask = mask.astype(q.dtype, copy=False)
-    if are_numpys(q, k, v, mask):
+    mask, other, seed, offset = _others((q, k, v, *operands[3:]), masked, random)
+    if are_numpys(q, k, v, mask, other):
         order = _order_of(q)
-        result, sums = attention(q, k, v, mask, seed, offset, scale, causal, dropout, order)
+        result, sums = attention(q, k, v, mask, seed, offset, scale, causal, dropout, order, other)
         result = result.transpose(inverse(order))
     else:
-        result, sums = whole_attention(q, k, v, mask, kept(q, k, seed, offset, dropout), scale, causal)
+        result, sums = whole_attention(q, k, v, (mask, other), kept(q, k, seed, offset, dropout), scale, causal)
     return result.astype(given, copy=False), sums
 
 
 def _attention_vjp(d: Any, g: Any) -> Any:
     about = d.attrs
-    nothing = (None,) * (about["masked"] + 2 * about["random"])
+    masked, random = about["masked"], about["random"]
     operands = d.operands
     if not isinstance(g[0], ArrayTerm):
-        return *_in_parts(operands, g[0], **about), *nothing
+        *found, by_scores = _in_parts(operands, g[0], **about)
+        return *found, *((by_scores,) * masked), *((None, None) if random else ())
     q, k, v, *_ = arrays = [term.array for term in operands]
-    mask, seed, offset = _others(arrays, about["masked"], about["random"])
-    if about["masked"] and mask.dtype.kind != "b":
-        mask = mask.astype(q.dtype, copy=False)
+    mask, other, seed, offset = _others(arrays, masked, random)
     scale, causal, dropout, by = about["scale"], about["causal"], about["dropout"], g[0].array
-    if are_numpys(q, k, v, mask, by):
+    if are_numpys(q, k, v, mask, other, by):
         result, sums = (term.array for term in d.outs)
         order = _order_of(q)
-        found = attention_gradient(q, k, v, mask, seed, offset, result, sums, by, scale, causal, dropout, order)
-        found = tuple(a.transpose(inverse(order)) for a in found)
+        learned = tuple(n for n in range(masked) if d.needs(3 + n))
+        found = attention_gradient(q, k, v, mask, seed, offset, result, sums, by, scale, causal, dropout, order, other, learned)
+        by_masks = [ArrayTerm(found[3 + learned.index(n)]) if n in learned else None for n in range(masked)]
+        found = [ArrayTerm(a.transpose(inverse(order))) for a in found[:3]]
     else:
-        found = whole_gradient(q, k, v, mask, kept(q, k, seed, offset, dropout), by, scale, causal)
-    return *map(ArrayTerm, found), *nothing
+        *found, by_scores = map(ArrayTerm, whole_gradient(
+            q, k, v, (mask, other), kept(q, k, seed, offset, dropout), by, scale, causal
+        ))  # fmt: skip
+        by_masks = [by_scores] * masked
+    return *found, *by_masks, *((None, None) if random else ())
 
 
-def _in_parts(operands: Any, g: Any, *, masked: bool, random: bool, scale: float, causal: bool, dropout: float) -> tuple[Any, ...]:
-    """The gradients in operations that have gradients themselves."""
+def _in_parts(operands: Any, g: Any, *, masked: int, random: bool, scale: float, causal: bool, dropout: float) -> tuple[Any, ...]:
+    """The gradients in operations that have gradients themselves; the last one is that by scores."""
     q, k, v = operands[:3]
-    mask, seed, offset = _others([term.array for term in operands], masked, random)
+    *_, seed, offset = _others([term.array for term in operands], masked, random)
     groups, repeats = k.shape[-3], q.shape[-3] // max(k.shape[-3], 1)
     k, v = (_repeated(t, repeats) for t in (k, v))
     scores = (q * scale) @ k.transposed
     hidden = None
-    if masked:
-        if mask.dtype.kind == "b":
-            hidden = ~mask
+    for mask in operands[3 : 3 + masked]:
+        if mask.array.dtype.kind == "b":
+            hidden = ~mask.array if hidden is None else hidden | ~mask.array
         else:
-            scores = scores + type(q)(wrap(mask.astype(q.array.dtype)))
+            scores = scores + mask.cast(q.dtype)
     if causal:
         later = put_beside(_later(*scores.shape[-2:]), q.array)
         hidden = later if hidden is None else hidden | later
@@ -128,9 +136,10 @@ def _in_parts(operands: Any, g: Any, *, masked: bool, random: bool, scale: float
     if random:
         keep = type(q)(wrap(kept(q.array, k.array, seed, offset, dropout)))
         by_weights, dropped = by_weights * keep, weights * keep
-    slopes = weights * (by_weights - (weights * by_weights).call("sum", axis=(scores.ndim - 1,), keepdims=True)) * scale
+    by_scores = weights * (by_weights - (weights * by_weights).call("sum", axis=(scores.ndim - 1,), keepdims=True))
+    slopes = by_scores * scale
     by_k, by_v = slopes.transposed @ q, dropped.transposed @ g
-    return slopes @ k, _added(by_k, groups, repeats), _added(by_v, groups, repeats)
+    return slopes @ k, _added(by_k, groups, repeats), _added(by_v, groups, repeats), by_scores
 
 
 def _repeated(term: Any, repeats: int) -> Any:
@@ -160,7 +169,7 @@ ATTENTION = define(
 )
 
 
-def _fits(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, shared: bool) -> bool:
+def _fits(q: Tensor, k: Tensor, v: Tensor, masks: Sequence[Tensor], shared: bool) -> bool:
     """Whether the primitive takes these: else operations one by one do, or say what is wrong."""
     a, b, c = q._array.shape, k._array.shape, v._array.shape
     rank = len(a)
@@ -170,26 +179,24 @@ def _fits(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, shared: bool) ->
     groups = b[-3] if rank > 2 else 1
     if heads != groups and not (shared and groups and heads % groups == 0):
         return False
-    if mask is None:
-        return True
-    shape = mask._array.shape
     wanted = (*a[:-1], b[-2])
-    if len(shape) > rank or (mask.requires_grad and mode.grad):
-        return False
-    return all(m == 1 or m == n for m, n in zip(reversed(shape), reversed(wanted)))
+    for mask in masks:
+        shape = mask._array.shape
+        if len(shape) > rank or not all(m == 1 or m == n for m, n in zip(reversed(shape), reversed(wanted))):
+            return False
+    return True
 
 
-def _fused(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float, causal: bool, scale: float) -> Tensor:
+def _fused(q: Tensor, k: Tensor, v: Tensor, masks: Sequence[Tensor], p: float, causal: bool, scale: float) -> Tensor:
     flat = q._array.ndim == 2
     operands = [unsqueeze(t, 0) for t in (q, k, v)] if flat else [q, k, v]
-    if mask is not None:
-        operands.append(mask)
+    operands += masks
     if p > 0:
         shape = (*operands[0]._array.shape[:-1], k._array.shape[-2])
         numbers = generator_of(q.device).take(math.prod(shape))
         operands += [wrap(n if isinstance(n, np.ndarray) else np.array([n], np.uint64)) for n in numbers]
     result, _ = apply(
-        ATTENTION, *operands, masked=mask is not None, random=p > 0, scale=scale, causal=causal, dropout=p
+        ATTENTION, *operands, masked=len(masks), random=p > 0, scale=scale, causal=causal, dropout=p
     )
     return squeeze(result, 0) if flat else result
 
@@ -199,7 +206,7 @@ def _name(t: Tensor) -> str:
     return names.get(t.dtype.name) or t.dtype.other_name or t.dtype.name
 
 
-def _check_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> None:
+def _check_attention(q: Tensor, k: Tensor, v: Tensor, masks: Sequence[Tensor], p: float) -> None:
     if not q.dtype is k.dtype is v.dtype:
         raise RuntimeError(
             f"Expected query, key, and value to have the same dtype, but got query.dtype: {_name(q)} key.dtype: {_name(k)} and "
@@ -210,11 +217,12 @@ def _check_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: fl
             f"Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: {q._array.ndim} key.dim: "
             f"{k._array.ndim} and value.dim: {v._array.ndim} instead."
         )
-    if mask is not None and mask.dtype not in (dtypes.bool, dtypes.float32, q.dtype):
-        raise RuntimeError(
-            "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
-            f"{_name(mask)} and  query.dtype: {_name(q)} instead."
-        )
+    for mask in masks:
+        if mask.dtype not in (dtypes.bool, dtypes.float32, q.dtype):
+            raise RuntimeError(
+                "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
+                f"{_name(mask)} and  query.dtype: {_name(q)} instead."
+            )
     if not 0 <= p <= 1:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p:g}")
     if q._array.dtype.kind not in "fV":
@@ -240,8 +248,8 @@ def attended_where(scores: Tensor, mask: Tensor) -> Tensor:
     return apply(MASKED_FILL, scores, hidden, wrap(_broadcast(~mask._array, scores)))
 
 
-def _attended(scores: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool, p: float) -> Tensor:
-    if mask is not None:
+def _attended(scores: Tensor, v: Tensor, masks: Sequence[Tensor], is_causal: bool, p: float) -> Tensor:
+    for mask in masks:
         if mask._array.dtype.kind == "b":
             scores = attended_where(scores, mask)
         else:
@@ -283,19 +291,28 @@ def scaled_dot_product_attention(
         if is_causal:
             raise ValueError("CausalBias should not be used with causal=True")
         attn_mask, is_causal = attn_mask.as_mask()
-    _check_attention(q, k, v, attn_mask, dropout_p)
-    factor = scale
-    if factor is None:
-        factor = default_scale(q._array.shape[-1])
-    if _fits(q, k, v, attn_mask, enable_gqa) and (dropout_p == 0 or not (is_torch_compatible() or DEPTH[0] or is_on_gpu(q._array))):
-        return _fused(q, k, v, attn_mask, dropout_p, is_causal, factor)
-    if enable_gqa:
+    return _masked_attention(q, k, v, () if attn_mask is None else (attn_mask,), dropout_p, is_causal, scale, enable_gqa)
+
+
+def _masked_attention(
+    q: Tensor, k: Tensor, v: Tensor, masks: Sequence[Tensor], p: float, is_causal: bool = False, scale: float | None = None,
+    shared: bool = False,
+) -> Tensor:
+    """Attention with as many masks as there are; the primitive takes two."""
+    _check_attention(q, k, v, masks, p)
+    factor = default_scale(q._array.shape[-1]) if scale is None else scale
+    if _fits(q, k, v, masks, shared) and (p == 0 or not (is_torch_compatible() or DEPTH[0] or is_on_gpu(q._array))):
+        return _fused(q, k, v, masks, p, is_causal, factor)
+    if shared:
         k, v = _shared_heads(q, k, v)
     root = math.sqrt(abs(factor))
     scores = matmul(mul(q, math.copysign(root, factor)), transpose(mul(k, root), -2, -1))
     if k._array.shape[-2] == 0:
         return mul(matmul(scores, v), 0)
-    return _attended(scores, v, attn_mask, is_causal, dropout_p)
+    return _attended(scores, v, masks, is_causal, p)
+
+
+_attention_with_padding = autocasting(_masked_attention, "scaled_dot_product_attention", "functional")
 
 
 # -- several heads ----------------------------------------------------------------------------------------------------------
@@ -396,18 +413,18 @@ def _static(t: Tensor, name: str, batch: int, heads: int, size: int) -> Tensor:
     return reshape(t, batch, heads, t._array.shape[1], size)
 
 
-def _merged(mask: Tensor | None, padding: Tensor | None, batch: int, heads: int, columns: int) -> Tensor | None:
-    """Both masks as one for (batch, heads, rows, columns)."""
+def _masks(mask: Tensor | None, padding: Tensor | None, batch: int, heads: int, columns: int) -> list[Tensor]:
+    """Those that there are, for (batch, heads, rows, columns)."""
+    masks = []
     if mask is not None:
         shape = mask._array.shape
-        mask = unsqueeze(mask, 0) if shape[0] == 1 else reshape(mask, batch, heads, *shape[1:])
+        masks.append(unsqueeze(mask, 0) if shape[0] == 1 else reshape(mask, batch, heads, *shape[1:]))
     if padding is None:
-        return mask
+        return masks
     if padding._array.shape != (batch, columns):
         k, name, wanted = (1, "column", columns) if padding._array.shape[0] == batch else (0, "row", batch)
         raise AssertionError(f"Expected key padded mask {name} dimension to be {wanted}, but got {padding._array.shape[k]}")
-    rows = reshape(padding, batch, 1, 1, columns)
-    return rows if mask is None else add(mask, rows)
+    return [*masks, reshape(padding, batch, 1, 1, columns)]
 
 
 @function(method=False, namespace="functional")
@@ -490,15 +507,20 @@ def multi_head_attention_forward(
         zeros = wrap(library_of_array(k._array).zeros((batch, num_heads, 1, size), k._array.dtype))
         k, v = cat([k, zeros], 2), cat([v, zeros], 2)
         mask, padding = (None if t is None else pad(t, (0, 1)) for t in (mask, padding))
-    merged = _merged(mask, padding, batch, num_heads, k._array.shape[2])
+    masks = _masks(mask, padding, batch, num_heads, k._array.shape[2])
     p = dropout_p if training else 0.0
     if need_weights:
         scores = matmul(mul(q, math.sqrt(1.0 / size)), transpose(k, -2, -1))
-        weights = softmax(scores if merged is None else add(scores, merged), -1)
+        if masks:
+            scores = add(scores, masks[0] if len(masks) == 1 else add(*masks))
+        weights = softmax(scores, -1)
         found = matmul(dropout(weights, p) if p > 0 else weights, v)
     else:
         weights = None
-        found = scaled_dot_product_attention(q, k, v, merged, p, by_hint)
+        if len(masks) == 2:  # which are not added: their sum would be as large as a mask for each item of the batch
+            found = _attention_with_padding(q, k, v, masks, p)
+        else:
+            found = scaled_dot_product_attention(q, k, v, masks[0] if masks else None, p, by_hint)
     joined = reshape(permute(found, (2, 0, 1, 3)), rows, batch, width)
     result = linear(joined, out_proj_weight, out_proj_bias)
     if weights is not None and average_attn_weights:

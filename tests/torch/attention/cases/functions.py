@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from typing import Any
 
 from tests.torch.table import T, case, error, program
@@ -34,10 +35,19 @@ def forward(torch: Any, q: Any, k: Any, w: Any, b: Any, **about: Any) -> Any:
     return function(q, k, k, 4, 2, w, b, None, None, False, 0.0, w[:4], b[:4], need_weights=False, **about)[0]
 
 
+def masked_whole(torch: Any, hidden: float, q: Any, k: Any, v: Any) -> Any:
+    """Some rows, and some keys of others."""
+    mask = torch.zeros(q.shape[-2], k.shape[-2], dtype=q.dtype)
+    mask[1], mask[2, 3:] = hidden, hidden
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, mask.requires_grad_())
+
+
 CASES = [
     case(SDPA, *QKV, **ABOUT),
     *(case(SDPA, *QKV, T(*shape, kind="bool"), **ABOUT) for shape in MASKS),
     *(case(SDPA, *QKV, T(*shape, grad=False), **ABOUT) for shape in MASKS),
+    *(case(SDPA, *QKV, T(*shape), **{**ABOUT, "_dtypes": dtypes}) for shape, dtypes in (((5, 7), "float32 float16"), ((2, 1, 1, 7), "float32"),
+                                                                                        ((4, 1, 1), "float32"), ((2, 4, 5, 7), "float32"))),
     *(case(SDPA, *QKV, is_causal=True, scale=scale, **ABOUT) for scale in (None, 0.3)),
     *(case(SDPA, *QKV, scale=scale, **ABOUT) for scale in (-2.0, 0.0)),
     case(SDPA, T(2, 4, 9, 3), T(2, 4, 5, 3), T(2, 4, 5, 2), is_causal=True, **ABOUT),
@@ -54,6 +64,8 @@ CASES = [
     error(SDPA, T(2, 4, 5, 3), T(2, 4, 7, 2), T(2, 4, 7, 3)),
     error(SDPA, *QKV, T(5, 6, kind="bool")),
     error(SDPA, T(2, 4, 5, 3), T(2, 3, 7, 3), T(2, 3, 7, 3), enable_gqa=True),
+    *(program(f"attention with rows masked by {hidden}", lambda torch, q, k, v, h=hidden: masked_whole(torch, h, q, k, v), *QKV,
+              **{**ABOUT, "_dtypes": "float32"}) for hidden in (-math.inf, -1e30, -1e4)),
     *(program(f"attention with {n}", lambda torch, q, k, n=n: biased(torch, n, q, k), T(1, 2, 3, 4), T(1, 2, 5, 4), **{**ABOUT, "_dtypes": ""})
       for n in ("causal_upper_left", "causal_lower_right")),
     program("flex_attention", lambda torch, q, k: flex(torch, q, k, k), T(1, 2, 6, 4), T(1, 2, 6, 4), _grad=False, _dtypes="float32"),
