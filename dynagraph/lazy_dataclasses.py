@@ -18,7 +18,8 @@ MISSING = dataclasses.MISSING
 def lazy_dataclass(cls: type | None = None, *, frozen: bool = False, eq: bool = True, repr: bool = True) -> Any:
     """As `dataclasses.dataclass`, for classes without `__slots__`, and fields without `hash=`.
 
-    Frozen ones inherit from such classes only: to `dataclasses` itself they are not frozen.
+    Frozen ones inherit from such classes only: to `dataclasses` itself they are not frozen.  Where they inherit a slot `_hash`, it
+    holds the hash once that was asked for.
 
     >>> @lazy_dataclass(frozen=True)
     ... class Point:
@@ -38,7 +39,7 @@ def lazy_dataclass(cls: type | None = None, *, frozen: bool = False, eq: bool = 
     if repr:
         methods["__repr__"] = _repr(tuple(f.name for f in fields if f.repr))
     if eq:
-        methods["__eq__"], of_frozen = _comparison(tuple(f.name for f in fields if f.compare))
+        methods["__eq__"], of_frozen = _comparison(tuple(f.name for f in fields if f.compare), getattr(cls, "_hash", None))
         methods["__hash__"] = of_frozen if frozen else None
     if frozen:
         methods["__setattr__"], methods["__delattr__"] = _refusals(cls, frozenset(f.name for f in fields))
@@ -95,7 +96,7 @@ def _repr(names: tuple[str, ...]) -> Callable[[Any], str]:
     return __repr__
 
 
-def _comparison(names: tuple[str, ...]) -> tuple[Callable[[Any, Any], Any], Callable[[Any], int]]:
+def _comparison(names: tuple[str, ...], slot: Any = None) -> tuple[Callable[[Any, Any], Any], Callable[[Any], int]]:
     if len(names) > 1:
         values: Callable[[Any], tuple[Any, ...]] = attrgetter(*names)
     else:
@@ -107,7 +108,15 @@ def _comparison(names: tuple[str, ...]) -> tuple[Callable[[Any, Any], Any], Call
     def __hash__(self: Any) -> int:
         return hash(values(self))
 
-    return __eq__, __hash__
+    def kept_hash(self: Any) -> int:
+        try:
+            return self._hash  # type: ignore[no-any-return]
+        except AttributeError:
+            found = hash(values(self))
+            slot.__set__(self, found)
+            return found
+
+    return __eq__, __hash__ if slot is None else kept_hash
 
 
 def _refusals(cls: type, names: frozenset[str]) -> tuple[Callable[..., None], Callable[..., None]]:

@@ -236,9 +236,11 @@ def sweep(root: str) -> None:
     """Take out old folders of compilations, files to be loaded and refused sources; nothing else, and nobody else's."""
     with contextlib.suppress(OSError), os.scandir(root) as entries:
         for entry in itertools.islice(entries, MOST_LOOKED_AT):
-            kind = next((k for k in LEFT if entry.name.startswith(k)), None)
+            if not entry.name.startswith(tuple(LEFT)):
+                continue
+            kind = next(k for k in LEFT if entry.name.startswith(k))
             with contextlib.suppress(OSError):
-                if kind is not None and _is_old(entry.stat(follow_symlinks=False), kind):
+                if _is_old(entry.stat(follow_symlinks=False), kind):
                     shutil.rmtree(entry.path) if kind == FOLDER else os.unlink(entry.path)
 
 

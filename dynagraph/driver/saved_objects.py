@@ -8,6 +8,7 @@ object of the user's is another one in each process.
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import hashlib
 import io
@@ -101,15 +102,18 @@ _digests: weakref.WeakKeyDictionary[type, tuple[int, str]] = weakref.WeakKeyDict
 
 def class_digest(cls: type) -> str:
     """Of all that a class and its bases define."""
+    return " ".join(map(_own_digest, cls.__mro__))
+
+
+def _own_digest(cls: type) -> str:
+    """Of what a class itself defines: many have the same bases."""
     version = _dispatch.type_version(cls)
     known = _digests.get(cls)
     if known is not None and version and known[0] == version:
         return known[1]
-    parts: list[str] = []
-    for base in cls.__mro__:
-        text = _library_member_text if is_of_library(base) else _member_text
-        parts.append(f"{base.__module__}.{base.__qualname__}")
-        parts += [f"{name}={text(value)}" for name, value in vars(base).items() if name not in IGNORED]
+    text = _library_member_text if is_of_library(cls) else _member_text
+    parts = [f"{cls.__module__}.{cls.__qualname__}"]
+    parts += [f"{name}={text(value)}" for name, value in vars(cls).items() if name not in IGNORED]
     digest = hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()
     _digests[cls] = version, digest
     return digest
@@ -161,13 +165,12 @@ def is_of_library(thing: Any) -> bool:
 
 def _definition(function: types.FunctionType, depth: int = 2) -> str:
     """Where a library's function is defined, and those that its closure holds: decorators make many functions of one code."""
-    code = function.__code__
-    parts = [f"{function.__module__} {function.__qualname__} {code.co_qualname} {code.co_filename} {code.co_firstlineno}"]
-    for cell in (function.__closure__ or ()) if depth else ():
-        held = cell.cell_contents if cell != types.CellType() else None
-        if isinstance(held, types.FunctionType):
-            parts.append(_definition(held, depth - 1))
-    return "(".join(parts)
+    code, closure = function.__code__, function.__closure__
+    own = f"{function.__module__} {function.__qualname__} {code.co_qualname} {code.co_filename} {code.co_firstlineno}"
+    if closure is None or not depth:
+        return own
+    held = [cell.cell_contents for cell in closure if cell != types.CellType()]
+    return "(".join([own, *(_definition(each, depth - 1) for each in held if isinstance(each, types.FunctionType))])
 
 
 def digest_of(thing: Any) -> str:
@@ -445,7 +448,8 @@ class Saver(pickle.Pickler):
         if reduce is not None:
             return type(obj), reduce(obj)
         if type(obj).__module__.startswith(BY_VALUE) and hasattr(obj, "__dict__") and not isinstance(obj, (type, tuple)):
-            return _made, (type(obj), tuple(vars(obj).items()))
+            self._parts.add(id(vars(obj)))
+            return copyreg.__newobj__, (type(obj),), vars(obj)  # type: ignore[attr-defined]
         return NotImplemented
 
 
@@ -474,12 +478,6 @@ def _array(data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndar
     return np.frombuffer(data, dtype).reshape(shape)  # read-only, as a graph's constants are
 
 
-def _made(cls: type, fields: tuple[tuple[str, Any], ...]) -> Any:
-    made: Any = object.__new__(cls)
-    made.__dict__.update(fields)
-    return made
-
-
 Row = tuple[str, str, str, tuple[int, ...], dict[str, Any], Meta | None, Location | None]
 
 
@@ -503,7 +501,7 @@ def _graph(name: str, constants: dict[str, Any], library: str, rows: tuple[Row, 
     return graph
 
 
-MAKERS = frozenset({_array, _made, _graph})
+MAKERS = frozenset({_array, _graph})
 
 
 class UnreadGraph(Graph):

@@ -16,8 +16,9 @@ import dynagraph as dg
 import dynagraph.torch as torch
 from dynagraph.frontend.library import registry
 from dynagraph.frontend.library.definitions import followed
-from dynagraph.torch.core import nodes, tensor, terms
-from dynagraph.torch.functions import arithmetic
+from dynagraph.torch.core import arrays, engine, nodes, tensor, terms
+from dynagraph.torch.functions import arithmetic, convolution, reductions
+from dynagraph.torch.nn.modules.module import Module
 
 BACKEND = "numpy"
 
@@ -356,19 +357,69 @@ def test_shortcuts_of_the_capture_are_what_its_python_gives(monkeypatch):
     w, x = row(), plain()
     same(short(w, x), function(other := row(), plain()))
     same(w, other)
-    monkeypatch.delitem(registry._MEANINGS, tensor.quiet)
-    of_tensors = (tensor.record, tensor.check_write, tensor.check_overlap, arithmetic._two)
-    for shortcut in (*of_tensors, terms.ArrayTerm, terms.ArrayTerm.call, nodes.Node.operand, nodes.Node.pull):
-        monkeypatch.delitem(registry._MEANINGS, shortcut)
-    for name in ("apply", "made", "wrap"):
-        monkeypatch.setitem(registry._MEANINGS, getattr(tensor, name), followed(getattr(tensor, f"{name}_in_python")))
+    without_shortcuts(monkeypatch)
     long = dg.compile(function, backend=BACKEND, mode="max")
     w = row()
     same(long(w, x), function(other := row(), plain()))
     same(w, other)
-    assert [n.op.name for n in long.last_graph.nodes if n.kind == "call_function"] == [
-        n.op.name for n in short.last_graph.nodes if n.kind == "call_function"
-    ]
+    assert operations(long) == operations(short)
+
+
+def without_shortcuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have captures follow the Python of all that `frontend/library` has shortcuts for in dynagraph.torch."""
+    methods = [getattr(terms.ArrayTerm, f"__{name}__") for name in ("add", "sub", "mul", "truediv")]
+    of_nodes = (nodes.Node.operand, nodes.Node.result, nodes.Node.pull)
+    of_engine = (engine._Run.run, engine._Run.leaf)
+    of_tensors = (tensor.quiet, tensor.record, tensor.write, tensor.check_write, tensor.check_overlap)
+    of_functions = (arithmetic._two, arrays.ufunc_reduce, reductions.in_order, convolution._has_kernels)
+    of_terms = (terms.ArrayTerm, terms.ArrayTerm.call, *methods)
+    for shortcut in (*of_tensors, *of_functions, *of_terms, *of_nodes, *of_engine, Module.__getattr__):
+        assert registry.meaning_of(shortcut) is not None  # looked for, it is registered
+        monkeypatch.delitem(registry._MEANINGS, shortcut)
+    for name in ("apply", "made", "wrap"):
+        monkeypatch.setitem(registry._MEANINGS, getattr(tensor, name), followed(getattr(tensor, f"{name}_in_python")))
+
+
+def operations(compiled: Any) -> list[str]:
+    return [n.op.name for n in compiled.last_graph.nodes if n.kind == "call_function"]
+
+
+def test_shortcuts_of_layers_and_of_backward_are_what_their_python_gives(monkeypatch):
+    nn = torch.nn
+
+    def layers() -> Any:
+        torch.manual_seed(0)
+        made = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(8, 3))
+        made[0].weight.grad = torch.ones(2, 1, 3, 3)  # one is added to, the others are new
+        return made, torch.rand(2, 1, 4, 4)
+
+    def step(model: Any, x: Any) -> Any:
+        y = model(x)
+        y += y.tanh()
+        y[0].mul_(2)
+        kept = model[1].weight * model[1].weight
+        (y.exp().sum() + kept.sum()).backward()
+        return y.detach(), [p.grad for p in model.parameters()], model[1].running_mean, model[1].running_var
+
+    expected = step(*layers())
+    short = dg.compile(step, backend=BACKEND, mode="max")
+    same(short(*layers()), expected)
+    without_shortcuts(monkeypatch)
+    long = dg.compile(step, backend=BACKEND, mode="max")
+    same(long(*layers()), expected)
+    assert operations(long) == operations(short)
+
+
+def test_hooks_run_where_backward_is_captured():
+    def step(w: Any, x: Any) -> Any:
+        y = w * x
+        y.register_hook(lambda g: g * 3)
+        w.register_hook(lambda g: g + 1)
+        y.retain_grad()
+        (y * y).sum().backward()
+        return w.grad, y.grad
+
+    same(dg.compile(step, backend=BACKEND, mode="max")(row(), plain()), step(row(), plain()))
 
 
 def test_errors_of_what_captures_call_at_once_are_caught_where_the_code_catches_them():

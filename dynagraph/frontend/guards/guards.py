@@ -423,6 +423,7 @@ class NoFloatingPointErrors(Guard):
 
 
 Rows = tuple[tuple[Instruction, Guard], ...]
+OF_CLASSES = (Unmodified, UnchangedType)  # guards that know a class by its version
 
 
 class GuardList:
@@ -432,6 +433,7 @@ class GuardList:
         self.n_registers = n_parameters
         self._rows: dict[Any, tuple[Instruction, Guard]] = {}  # by what identifies the instruction
         self._last: list[tuple[Instruction, Guard]] = []
+        self._ordered: list[tuple[Instruction, Guard]] | None = None  # all of them, as they are checked, once that was asked for
         self._registers: dict[Source, int] = {}
         self._unmodified: dict[int, type] = {}  # by identity: a metaclass may define its own hash
         self._instances: dict[tuple[int, int], tuple[Source, type]] = {}  # whose guards are in `_rows`, likewise
@@ -445,6 +447,7 @@ class GuardList:
     def require(self, guard: Guard) -> None:
         if guard.provides or not (isinstance(guard, SourceGuard) and guard.source.is_trusted):
             instruction = guard.check(self.register)
+            self._ordered = None
             self._rows.setdefault(tuple(map(_identity, instruction)), (instruction, guard))
 
     def register(self, source: Source) -> int:
@@ -494,31 +497,37 @@ class GuardList:
     def finish(self, guards: Iterable[Guard]) -> None:
         """The guards that come last, and are as they stand when the capture ends."""
         self._last = [(guard.check(self.register), guard) for guard in guards]
+        self._ordered = None
 
     # -- in another process -----------------------------------------------------------------------------------------------------
     def parts(self) -> tuple[Rows, Rows, int]:
         """The guards in order, those that come last, and the number of registers."""
-        return tuple(self._rows.values()), tuple(self._last), self.n_registers
+        return tuple(self._in_order()[: len(self._rows)]), tuple(self._last), self.n_registers
 
     @classmethod
     def of_parts(cls, rows: Rows, last: Rows, n_registers: int) -> "GuardList":
         """Guards that another process has written down; classes are taken as they are now."""
         made = cls(n_registers)
-        made._rows, made._last = dict(enumerate(rows)), list(last)
+        made._rows, made._last, made._ordered = dict(enumerate(rows)), list(last), [*rows, *last]
         for _, guard in rows:
-            if isinstance(guard, (Unmodified, UnchangedType)):
+            if isinstance(guard, OF_CLASSES):
                 guard.version = _dispatch.type_version(guard.cls)
         return made
 
     # -- reading ------------------------------------------------------------------------------------------------------
     def _in_order(self) -> list[tuple[Instruction, Guard]]:
         """Arrays that are arguments first: cheapest and most likely to differ."""
-        rows = list(self._rows.values())
-        return sorted(rows, key=lambda row: not _is_array_argument(row[1])) + self._last
+        if self._ordered is None:
+            first: list[tuple[Instruction, Guard]] = []
+            rest: list[tuple[Instruction, Guard]] = []
+            for row in self._rows.values():
+                (first if isinstance(row[1], InputArray) and isinstance(row[1].source, Local) else rest).append(row)
+            self._ordered = [*first, *rest, *self._last]
+        return self._ordered
 
     def program(self) -> tuple[Instruction, ...]:
         """The instructions for `_dispatch.Entry`."""
-        return tuple(instruction for instruction, _ in self._in_order())
+        return tuple([instruction for instruction, _ in self._in_order()])
 
     def each(self) -> list[Guard]:
         """The guards in order, loads among them."""
@@ -542,12 +551,8 @@ class GuardList:
 
     def changed_class(self) -> type | None:
         """A class that has changed since it was first looked at: an entry takes classes as they are when it is made."""
-        classes = (guard for _, guard in self._rows.values() if isinstance(guard, (Unmodified, UnchangedType)))
+        classes = (guard for _, guard in self._rows.values() if isinstance(guard, OF_CLASSES))
         return next((guard.cls for guard in classes if _dispatch.type_version(guard.cls) != guard.version), None)
-
-
-def _is_array_argument(guard: Guard) -> bool:
-    return isinstance(guard, InputArray) and isinstance(guard.source, Local)
 
 
 def value_at(source: Source, values: tuple[Any, ...], closure: tuple[Any, ...] = ()) -> Any:

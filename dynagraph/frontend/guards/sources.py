@@ -30,6 +30,8 @@ BOUND_IN_C = (  # descriptors that run no code of the user's
 class Source:
     """A place that guards can look at.  ``str(source)`` names it for people."""
 
+    __slots__ = ("__dict__", "__weakref__", "_hash")  # the hash of a chain of steps is asked for again and again
+
     name: str
     is_trusted = False  # whether it starts at something that is taken as unchanging
 

@@ -13,6 +13,7 @@ from dynagraph.frontend.kinds.slots import items_of, plain
 from dynagraph.frontend.kinds.values import Dict, Function
 from dynagraph.frontend.library import (  # noqa: F401  (importing them registers meanings)
     attention,
+    backward,
     collectives,
     copy,
     definitions,
@@ -25,6 +26,7 @@ from dynagraph.frontend.library import (  # noqa: F401  (importing them register
     operators,
     optimizers,
     random,
+    tensor_functions,
     tensors,
 )
 

@@ -14,7 +14,7 @@ import numpy as np
 from dynagraph.array_libraries import NUMPY
 from dynagraph.doors.numpy import lookup
 from dynagraph.frontend.executor.calls import UNKNOWN, call, follow, known_at_capture
-from dynagraph.frontend.executor.exceptions import refuse
+from dynagraph.frontend.executor.exceptions import Raised, refuse
 from dynagraph.frontend.executor.executor import Frame
 from dynagraph.frontend.executor.held_numbers import held_number
 from dynagraph.frontend.executor.wrapping import load_global
@@ -22,7 +22,18 @@ from dynagraph.frontend.guards.sources import Known, Trusted
 from dynagraph.frontend.kinds import array_writes
 from dynagraph.frontend.kinds.grad_modes import mode_of
 from dynagraph.frontend.kinds.lookup import guard_type
-from dynagraph.frontend.kinds.slots import in_place, items_of, load_attribute, plain, same, store_attribute, truth
+from dynagraph.frontend.kinds.slots import (
+    binary,
+    contains,
+    in_place,
+    items_of,
+    load_attribute,
+    plain,
+    same,
+    store,
+    store_attribute,
+    truth,
+)
 from dynagraph.frontend.kinds.values import Array, Const, Dict, Function, Object, Sequence, Value
 from dynagraph.frontend.library import joined
 from dynagraph.frontend.library.registry import meaning, package
@@ -60,12 +71,20 @@ def _register_autocast() -> None:
 def _register_arrays() -> None:
     """What the two libraries do by different functions: of arrays on a GPU, too, what NumPy's function means."""
     arrays: Any = sys.modules["dynagraph.torch.core.arrays"]
-    any_wrong_in_python, at_in_python, number_in_python = arrays.any_wrong, arrays.ufunc_at, arrays.number_in
+    any_wrong_in_python, at_in_python = arrays.any_wrong, arrays.ufunc_at
+    number_in_python, reduce_in_python = arrays.number_in, arrays.ufunc_reduce
 
-    def followed(frame: Frame, function: Any, *args: Any) -> Value:
+    def followed(frame: Frame, function: Any, *args: Any, **kwargs: Any) -> Value:
         wrapped = frame.ex.wrap(function, Trusted(function, function.__name__))
         assert isinstance(wrapped, Function)
-        return follow(frame, wrapped, list(args), {})
+        return follow(frame, wrapped, list(args), kwargs)
+
+    @meaning(reduce_in_python)
+    def ufunc_reduce(frame: Frame, ufunc: Any, x: Any, **about: Any) -> Value:
+        given = frame.ex.resolve(x)
+        if not (isinstance(given, Array) and not given.is_scalar and frame.ex.library is NUMPY):
+            return followed(frame, reduce_in_python, ufunc, x, **about)
+        return call(frame, load_attribute(frame, ufunc, "reduce"), [x], about)
 
     def is_on_gpu(frame: Frame, array: Any) -> bool:
         return frame.ex.library is not NUMPY and isinstance(frame.ex.resolve(array), Array)
@@ -253,7 +272,7 @@ def _register() -> None:
     @meaning(tensors.check_write)
     def check_write(frame: Frame, x: Any, overlap: Any = TRUE, others: Any = NONE) -> Value:
         tensor = frame.ex.resolve(x)
-        if not mode_of(frame, "grad") and not truth(frame, load_attribute(frame, tensor, "_inference")):
+        if may_be_written(frame, tensor):
             array = load_attribute(frame, tensor, "_array")
             if not truth(frame, overlap):
                 return NONE
@@ -262,6 +281,16 @@ def _register() -> None:
                 if all(type(s) is int and s for s in strides):
                     return NONE
         return follow(frame, own(frame, "check_write"), [x, overlap, Sequence(tuple, []) if is_none(others) else others], {})
+
+    def may_be_written(frame: Frame, tensor: Any) -> bool:
+        """Whether a write to a tensor that is no view is no error of autograd's."""
+        if truth(frame, load_attribute(frame, tensor, "_inference")):
+            return False
+        if not mode_of(frame, "grad"):
+            return True
+        is_leaf = is_none(load_attribute(frame, tensor, "_grad_fn"))
+        is_view = not is_none(load_attribute(frame, tensor, "_base"))
+        return not is_view and not (is_leaf and truth(frame, load_attribute(frame, tensor, "_requires_grad")))
 
     @meaning(tensors.check_overlap)
     def check_overlap(frame: Frame, x: Any, others: Any, full: Any = FALSE) -> Value:
@@ -292,9 +321,61 @@ def _register() -> None:
         if mode_of(frame, "grad") and any(requires_grad(frame, o) for o in holders):
             outs = Sequence(tuple, [tensor.fields["_array"] for tensor in made_of])
             node = call(frame, own(frame, "record"), [p, Sequence(tuple, list(given)), Dict(dict(attrs)), outs], {})
-            if not is_none(node):
+            if not is_none(node) and not attached(frame, node, primitive, made_of):
                 call(frame, own(frame, "_attach"), [node, p, result], {})
         return result
+
+    def attached(frame: Frame, node: Object, primitive: Any, results: list[Object]) -> bool:
+        """As `_attach` makes results those of a node; False where hooks have packed what it saves of them."""
+        saved = frame.ex.resolve(load_attribute(frame, node, "saved_out"))
+        entries = {} if is_none(saved) else saved.items if isinstance(saved, Dict) and saved.source is None else None
+        if entries is None or not all(isinstance(e, Sequence) and len(e.items) == 3 for e in entries.values()):
+            return False
+        for k, tensor in enumerate(results):
+            is_float = primitive.outputs == 1 or tensor.fields["_array"].node.dtype.numpy.kind in "fcV"
+            if is_float and (primitive.outputs == 1 or k in primitive.differentiable):
+                tensor.fields.update(_grad_fn=node, _requires_grad=TRUE)
+                if primitive.outputs != 1:
+                    tensor.fields["_output_nr"] = Const(k)
+            if k in entries:
+                tensor.fields["_storage"] = entries[k].items[1]
+        return True
+
+    @meaning(tensors.write)
+    def write(frame: Frame, x: Any, result: Any, where: Any = TRUE) -> Value:
+        written_ = store_result(frame, frame.ex.resolve(x), frame.ex.resolve(result)) if where is TRUE else False
+        return x if written_ else follow(frame, own(frame, "write"), [x, result, where], {})
+
+    def store_result(frame: Frame, tensor: Any, result: Any) -> bool:
+        """As `write` of a tensor that is no view and has the result's shape and dtype; False of any other, and nothing is done."""
+        if not all(isinstance(o, Object) and is_tensor(frame, o) for o in (tensor, result)):
+            return False
+        array, values = (frame.ex.resolve(load_attribute(frame, o, "_array")) for o in (tensor, result))
+        if not all(isinstance(a, Array) and not a.is_scalar for a in (array, values)) or array.node.dtype is not values.node.dtype:
+            return False
+        shape = array.node.shape
+        records = mode_of(frame, "grad")
+        if shape != values.node.shape or not all(type(n) is int and n for n in shape) or mode_of(frame, "hooked"):
+            return False
+        if records and not is_none(load_attribute(frame, tensor, "_base")):
+            return False
+        try:
+            call(frame, frame.ex.wrap(np.copyto, Trusted(np.copyto, "copyto")), [array, values], {"casting": Const("unsafe")})
+        except Raised:
+            return False
+        storage = load_attribute(frame, tensor, "_storage")
+        version = in_place(frame, "+", load_attribute(frame, storage, "version"), Const(1))
+        store_attribute(frame, storage, "version", version)
+        if not records or not truth(frame, load_attribute(frame, result, "_requires_grad")):
+            return True
+        node, number = (frame.ex.resolve(load_attribute(frame, result, name)) for name in ("_grad_fn", "_output_nr"))
+        for name, value in {"_grad_fn": node, "_output_nr": number, "_requires_grad": TRUE}.items():
+            store_attribute(frame, tensor, name, value)
+        saved = NONE if is_none(node) else frame.ex.resolve(load_attribute(frame, node, "saved_out"))
+        if truth(frame, saved) and contains(frame, saved, number):
+            owner = call(frame, own(frame, "storage_of"), [tensor], {})
+            store(frame, saved, number, Sequence(tuple, [array, owner, load_attribute(frame, owner, "version")]))
+        return True
 
 
 @package("dynagraph.torch.core.terms")
@@ -319,11 +400,28 @@ def _register_terms() -> None:
         assert isinstance(function, Function)
         return follow(frame, function, [term_, op, *others], dict(attrs))
 
+    def means(in_python: Any, ufunc: np.ufunc) -> Any:
+        def operator(frame: Frame, left: Any, right: Any) -> Value:
+            given = [frame.ex.resolve(o) for o in (left, right)]
+            if all(isinstance(o, Const) or (isinstance(o, Object) and o.kind is terms.ArrayTerm) for o in given):
+                arrays = [load_attribute(frame, o, "array") if isinstance(o, Object) else o for o in given]
+                return term(frame, call(frame, frame.ex.wrap(ufunc, Trusted(ufunc, ufunc.__name__)), arrays, {}))
+            function = frame.ex.wrap(in_python, Trusted(in_python, in_python.__qualname__))
+            assert isinstance(function, Function)
+            return follow(frame, function, [left, right], {})
+
+        return operator
+
+    for name, ufunc in {"__add__": np.add, "__sub__": np.subtract, "__mul__": np.multiply, "__truediv__": np.divide}.items():
+        in_python = vars(terms.ArrayTerm)[name]
+        meaning(in_python)(means(in_python, ufunc))
+
 
 @package("dynagraph.torch.core.nodes")
 def _register_nodes() -> None:
     nodes: Any = sys.modules["dynagraph.torch.core.nodes"]
-    operand_in_python, pull_in_python = nodes.Node.operand, nodes.Node.pull
+    terms: Any = sys.modules["dynagraph.torch.core.terms"]
+    operand_in_python, result_in_python, pull_in_python = nodes.Node.operand, nodes.Node.result, nodes.Node.pull
 
     def in_python(frame: Frame, function: Any, *args: Any) -> Value:
         followed = frame.ex.wrap(function, Trusted(function, function.__qualname__))
@@ -333,40 +431,70 @@ def _register_nodes() -> None:
     def own(frame: Frame, name: str) -> Any:
         return load_global(frame.ex, vars(nodes), name)
 
+    def saved_term(frame: Frame, node: Any, entry: Any, metas: str, k: int) -> Value | None:
+        """What was saved as a term; None where that takes more than a look at it."""
+        if is_none(entry):
+            meta = items_of(frame, load_attribute(frame, node, metas))[k]
+            shape, dtype = items_of(frame, meta)
+            known = known_at_capture(frame, dtype)
+            if known is UNKNOWN or known.itemsize == 2:
+                return None
+            frame.ex.guards.unmodified(terms.Unsaved)
+            return Object(terms.Unsaved, fields={"_shape": shape, "_dtype": dtype})
+        if not (isinstance(entry, Sequence) and entry.kind is tuple):
+            return None
+        if len(entry.items) == 2:
+            tensor, version = entry.items
+            array, storage = (frame.ex.resolve(load_attribute(frame, tensor, name)) for name in ("_array", "_storage"))
+        else:
+            array, storage, version = (frame.ex.resolve(item) for item in entry.items)
+        if not isinstance(array, Array) or array.node.dtype.itemsize == 2:
+            return None
+        if is_none(storage) or truth(frame, binary(frame, "==", load_attribute(frame, storage, "version"), version)):
+            return term_of(frame, array)
+        return None
+
+    def term_of(frame: Frame, array: Any) -> Value:
+        return call(frame, own(frame, "ArrayTerm"), [array], {})
+
     @meaning(operand_in_python)
     def operand(frame: Frame, node: Any, k: Any) -> Value:
-        saved, number = frame.ex.resolve(load_attribute(frame, node, "saved")), frame.ex.resolve(k)
-        entry = NONE
-        if isinstance(saved, Sequence) and isinstance(number, Const) and type(number.value) is int and saved.items:
-            entry = frame.ex.resolve(saved.items[number.value])
-        if isinstance(entry, Sequence) and entry.kind is tuple and len(entry.items) == 2:
-            tensor, version = entry.items
-            array = frame.ex.resolve(load_attribute(frame, tensor, "_array"))
-            now = load_attribute(frame, load_attribute(frame, tensor, "_storage"), "version")
-            versions = [known_at_capture(frame, v) for v in (now, version)]
-            is_as_saved = not any(v is UNKNOWN for v in versions) and versions[0] == versions[1]
-            if isinstance(array, Array) and array.node.dtype.itemsize != 2 and is_as_saved:
-                return call(frame, own(frame, "ArrayTerm"), [array], {})
-        return in_python(frame, operand_in_python, node, k)
+        saved, number = frame.ex.resolve(load_attribute(frame, node, "saved")), known_at_capture(frame, k)
+        found = None
+        if isinstance(saved, Sequence) and type(number) is int:
+            entry = frame.ex.resolve(saved.items[number]) if saved.items else NONE
+            found = saved_term(frame, node, entry, "metas", number)
+        return in_python(frame, operand_in_python, node, k) if found is None else found
+
+    @meaning(result_in_python)
+    def result(frame: Frame, node: Any, k: Any) -> Value:
+        saved, number = frame.ex.resolve(load_attribute(frame, node, "saved_out")), known_at_capture(frame, k)
+        found = None
+        if isinstance(saved, Dict) and saved.source is None and type(number) is int:
+            entry = frame.ex.resolve(saved.items.get(number, NONE))
+            found = saved_term(frame, node, entry, "output_metas", number)
+        return in_python(frame, result_in_python, node, k) if found is None else found
 
     @meaning(pull_in_python)
     def pull(frame: Frame, node: Any, grads: Any) -> Value:
         primitive, given = known_at_capture(frame, load_attribute(frame, node, "primitive")), frame.ex.resolve(grads)
         edges, metas = (frame.ex.resolve(load_attribute(frame, node, name)) for name in ("edges", "metas"))
-        known = primitive is not UNKNOWN and primitive.outputs == 1 and all(isinstance(v, Sequence) for v in (given, edges, metas))
-        array = frame.ex.resolve(given.items[0]) if known else None
-        if not isinstance(array, Array) or array.node.dtype.itemsize == 2:
+        known = primitive is not UNKNOWN and all(isinstance(v, Sequence) for v in (given, edges, metas))
+        arrays = [frame.ex.resolve(item) for item in given.items] if known else []
+        is_plain = [isinstance(a, Array) and a.node.dtype.itemsize != 2 for a in arrays]
+        if not known or not all(p or (is_none(a) and primitive.outputs > 1) for a, p in zip(arrays, is_plain)):
             return in_python(frame, pull_in_python, node, grads)
 
         def computed(function: Any) -> Value:
             return call(frame, frame.ex.wrap(function, Trusted(function, primitive.name)), [node, g], {})
 
-        g = call(frame, own(frame, "ArrayTerm"), [array], {})
-        terms = None if primitive.vjps is not None else items_of(frame, computed(primitive.vjp))
+        by_output = [term_of(frame, array) if p else NONE for array, p in zip(arrays, is_plain)]
+        g = by_output[0] if primitive.outputs == 1 else Sequence(tuple, by_output)
+        pulled = None if primitive.vjps is not None else items_of(frame, computed(primitive.vjp))
         found: list[Any] = [NONE] * len(edges.items)
         for k, edge in enumerate(edges.items):
             if not is_none(frame.ex.resolve(edge)):
-                term = frame.ex.resolve(computed(primitive.vjps[k]) if terms is None else terms[k])
+                term = frame.ex.resolve(computed(primitive.vjps[k]) if pulled is None else pulled[k])
                 found[k] = term if is_none(term) else fitted(frame, term, metas.items[k])
         return Sequence(list, found)
 
@@ -380,47 +508,6 @@ def _register_nodes() -> None:
             if fits:
                 return array
         return call(frame, own(frame, "fitted"), [array, *wanted], {})
-
-
-MOST_FROM_OUTSIDE = 16  # operations: each is followed with all that it saved, whose guards make a program for this graph alone
-
-
-@package("dynagraph.torch.core.engine")
-def _register_engine() -> None:
-    """Backward through a long graph that was recorded outside (turns of a loop, one by one) is left to the engine."""
-    engine: Any = sys.modules["dynagraph.torch.core.engine"]
-    counted_in_python, node_class = engine._counted, engine.Node
-
-    def from_outside(frame: Frame, roots: Any) -> set[Any]:
-        """The operations recorded outside that backward comes to: all, or more than those that are followed."""
-        found: set[Any] = set()
-        seen: set[int] = set()
-        stack = list(items_of(frame, roots))
-        while stack and len(found) <= MOST_FROM_OUTSIDE:
-            node = stack.pop()
-            if isinstance(node, node_class):  # a real one
-                if node not in found:
-                    found.add(node)
-                    stack += [edge[0] for edge in node.edges if edge is not None]
-                continue
-            value = frame.ex.resolve(node) if not isinstance(node, engine.Tensor) else None
-            if not isinstance(value, Object) or id(value) in seen:
-                continue
-            seen.add(id(value))
-            if value.source is not None:
-                stack += [value.value] if isinstance(value.value, node_class) else []
-            elif "edges" in value.fields:
-                edges = [frame.ex.resolve(edge) for edge in items_of(frame, value.fields["edges"])]
-                stack += [items_of(frame, edge)[0] for edge in edges if not is_none(edge)]
-        return found
-
-    @meaning(counted_in_python)
-    def counted(frame: Frame, roots: Any, wanted: Any) -> Value:
-        if len(from_outside(frame, roots)) > MOST_FROM_OUTSIDE:
-            refuse("GRAPH_FROM_OUTSIDE", f"more than {MOST_FROM_OUTSIDE} operations")
-        wrapped = frame.ex.wrap(counted_in_python, Trusted(counted_in_python, "_counted"))
-        assert isinstance(wrapped, Function)
-        return follow(frame, wrapped, [roots, wanted], {})
 
 
 @package("dynagraph.torch.functions.arithmetic")

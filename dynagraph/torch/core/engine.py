@@ -136,6 +136,10 @@ class _Recorded:
         return self.operand(1)
 
     @property
+    def n_operands(self) -> int:
+        return len(self.node.metas)
+
+    @property
     def operands(self) -> tuple[TensorTerm, ...]:
         return tuple(self.operand(k) for k in range(len(self.node.metas)))
 

@@ -189,6 +189,10 @@ class Node:
         return self.operand(1)
 
     @property
+    def n_operands(self) -> int:
+        return len(self.metas)
+
+    @property
     def operands(self) -> tuple[ArrayTerm, ...]:
         return tuple(self.operand(k) for k in range(len(self.metas)))
 

@@ -15,7 +15,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from dynagraph.ir.ops import OPS
 from dynagraph.ir.optable.convolution import conv, conv_input, conv_weight, places_of
-from dynagraph.markers import is_compiling
+from dynagraph.markers import at_capture, is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import in_c_order, is_on_gpu, library_of_array, strided
 from dynagraph.torch.core.primitives import define
@@ -154,6 +154,7 @@ define(
 # -- functions --------------------------------------------------------------------------------------------------------
 
 
+@at_capture
 def sizes(value: Any, count: int, what: str, who: str = "convolution") -> Sizes:
     """One size for each of so many dimensions: given, or one for all of them."""
     given = (int(value),) if isinstance(value, (int, np.integer)) else tuple(int(v) for v in value)
@@ -243,6 +244,7 @@ def _same(kernel: Sizes, steps: Sizes, gaps: Sizes) -> Pairs:
     return tuple((n // 2, n - n // 2) for n in totals)
 
 
+@at_capture
 def _pairs(padding: Any, kernel: Sizes, steps: Sizes, gaps: Sizes) -> Pairs:
     if isinstance(padding, str):
         if padding == "same":
@@ -254,6 +256,17 @@ def _pairs(padding: Any, kernel: Sizes, steps: Sizes, gaps: Sizes) -> Pairs:
     if any(p < 0 for p in given):
         raise RuntimeError("negative padding is not supported")
     return tuple((p, p) for p in given)
+
+
+@at_capture
+def _check_extents(shape: Sizes, kernel: Sizes, gaps: Sizes, pads: Pairs) -> None:
+    whole = [n + a + b for n, (a, b) in zip(shape, pads)]
+    extents = [d * (k - 1) + 1 for k, d in zip(kernel, gaps)]
+    if any(n < k for n, k in zip(whole, extents)):
+        raise RuntimeError(
+            f"Calculated padded input size per channel: {_across(whole)}. Kernel size: {_across(extents)}. Kernel size can't "
+            "be greater than actual input size"
+        )
 
 
 def _across(values: Any) -> str:
@@ -277,13 +290,7 @@ def _convolution(count: int) -> Callable[..., Tensor]:
         pads = _pairs(padding, kernel, steps, gaps)
         _check_channels(x, weight, f"groups={groups}", weight._array.shape[1] * groups)
         _check_bias(weight, bias, "", weight._array.shape[0])
-        whole = [n + a + b for n, (a, b) in zip(x._array.shape[2:], pads)]
-        extents = [d * (k - 1) + 1 for k, d in zip(kernel, gaps)]
-        if any(n < k for n, k in zip(whole, extents)):
-            raise RuntimeError(
-                f"Calculated padded input size per channel: {_across(whole)}. Kernel size: {_across(extents)}. Kernel size can't "
-                "be greater than actual input size"
-            )
+        _check_extents(x._array.shape[2:], kernel, gaps, pads)
         operands = (x, weight) if bias is None else (x, weight, bias)
         result = apply(CONV, *operands, stride=steps, padding=pads, dilation=gaps, groups=groups)
         return result if input._array.ndim == count + 2 else result.squeeze(0)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph._core._dispatch import normalize, normalize_back
-from dynagraph.markers import is_compiling
+from dynagraph.markers import at_capture, is_compiling
 from dynagraph.torch.core.arrays import in_c_order, ufunc_reduce
 from dynagraph.torch.core.engine import TensorTerm
 from dynagraph.torch.core.nodes import is_half
@@ -68,7 +68,7 @@ def _forward(x: Any, weight: Any, bias: Any, mean: Any, variance: Any, extent: A
 def _backward(d: Any, g: Any, weight: int, statistics: Any, extent: Any) -> list[Any]:
     """The gradients by the first operand, the weight (an operand's number, or one too many) and the bias."""
     sizes, how = extent
-    x, count = d.x.array, len(d.operands)
+    x, count = d.x.array, d.n_operands
     how += LAST if how & ACROSS and _channels_last(x) else 0
     needs = sum(1 << k for k, n in enumerate((0, weight, weight + 1)) if n < count and d.needs(n))
     by = d.operand(weight).array if weight < count else None
@@ -95,6 +95,12 @@ def _wide_or_none(x: Any) -> Any:
     return None if x is None else _wide(x)
 
 
+@at_capture
+def _count(shape: Sizes, axis: Sizes) -> int:
+    """Of the elements that a mean is of; 1 where there are none."""
+    return max(math.prod(shape[k] for k in axis), 1)
+
+
 def _scaled(x: Any, weight: Any, bias: Any, affine: Sizes) -> Any:
     if weight is not None:
         x = x * weight.reshape(affine)
@@ -111,7 +117,7 @@ def _normalized(
         out, mean, variance = _forward(wide, weight, bias, None, None, _extent(view, axis, affine), eps)
         return out.astype(x.dtype, copy=False), mean.reshape(kept), variance.reshape(kept)
     wide = dense(wide).reshape(view)
-    count = max(math.prod(view[k] for k in axis), 1)
+    count = _count(view, axis)
     mean = ufunc_reduce(np.add, wide, axis=axis, keepdims=True) / wide.dtype.type(count)
     centred = wide - mean
     variance = ufunc_reduce(np.add, centred * centred, axis=axis, keepdims=True) / wide.dtype.type(count)
@@ -165,8 +171,7 @@ def _inverse_root(variance: Any, eps: float) -> Any:
 
 
 def _mean_of(term: Any, axis: Sizes) -> Any:
-    count = max(math.prod(term.shape[k] for k in axis), 1)
-    return term.call("sum", axis=axis, keepdims=True) / count
+    return term.call("sum", axis=axis, keepdims=True) / _count(term.shape, axis)
 
 
 def _in_order(term: Any) -> Any:
@@ -176,15 +181,19 @@ def _in_order(term: Any) -> Any:
 
 
 def _needs(d: Any, k: int) -> bool:
-    return k < len(d.operands) and bool(d.needs(k))
+    return k < d.n_operands and bool(d.needs(k))
+
+
+@at_capture
+def _axes_summed(ndim: int, affine: Sizes) -> Sizes:
+    front = ndim - len(affine)
+    return (*range(front), *(front + k for k, n in enumerate(affine) if n == 1))
 
 
 def _to_affine(d: Any, term: Any, number: int) -> Any:
     """Summed to the shape of a weight or bias."""
     affine = d.attrs["affine"]
-    front = term.ndim - len(affine)
-    axes = (*range(front), *(front + k for k, n in enumerate(affine) if n == 1))
-    return term.sum(*axes).reshape(d.operand(number).shape)
+    return term.sum(*_axes_summed(term.ndim, affine)).reshape(d.operand(number).shape)
 
 
 def _normalized_back(d: Any, g: Any) -> list[Any]:
@@ -201,10 +210,10 @@ def _normalized_back(d: Any, g: Any) -> list[Any]:
         if _needs(d, 2):
             by_bias = _to_affine(d, mine, 2)
         if d.needs(0):
-            if len(d.operands) > 1:
+            if d.n_operands > 1:
                 mine = mine * d.y.reshape(affine)
             found = root * (mine - _mean_of(mine, axis) - hat * _mean_of(mine * hat, axis))
-    count = max(math.prod(view[k] for k in axis), 1)
+    count = _count(view, axis)
     if g[1] is not None:
         by_mean = (g[1] / count).call("broadcast_to", shape=view)
         found = by_mean if found is None else found + by_mean
@@ -221,7 +230,7 @@ def _standard_back(d: Any, g: Any) -> list[Any]:
         by = _backward(d, g.array, 3, (mean.array, variance.array), _given(d.x.shape))
         return [by[0], None, None, *by[1:]]
     root, g, x = _inverse_root(variance, eps).reshape(affine), _in_order(g), _in_order(d.x)
-    own = g * d.operand(3).reshape(affine) if len(d.operands) > 3 else g
+    own = g * d.operand(3).reshape(affine) if d.n_operands > 3 else g
     by_weight = _to_affine(d, g * ((x - mean.reshape(affine)) * root), 3) if _needs(d, 3) else None
     return [root * own if d.needs(0) else None, None, None, by_weight, _to_affine(d, g, 4) if _needs(d, 4) else None]
 
@@ -237,7 +246,7 @@ def _by_root_back(d: Any, g: Any) -> list[Any]:
         if _needs(d, 1):
             by_weight = mine * hat
         if d.needs(0):
-            mine = mine * d.y if len(d.operands) > 1 else mine
+            mine = mine * d.y if d.n_operands > 1 else mine
             found = root * (mine - hat * _mean_of(mine * hat, axis))
     if g[1] is not None:
         count = max(math.prod(d.x.shape[k] for k in axis), 1)

@@ -268,7 +268,7 @@ class _AsCat:
 STACK = define(
     "stack",
     _stack,
-    lambda d, g: [g.call("select", dim=d.attrs["dim"], index=k) if d.needs(k) else None for k in range(len(d.operands))],
+    lambda d, g: [g.call("select", dim=d.attrs["dim"], index=k) if d.needs(k) else None for k in range(d.n_operands)],
     "",
     backward="StackBackward0",
 )
