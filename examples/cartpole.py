@@ -1,6 +1,6 @@
 """Teach a network to balance a pole on a cart: reinforcement learning, with Python around the model.
 
-    python -m dynagraph.torch examples/cartpole.py [--steps 150] [--eager] [--device cuda] [--checkpoint cartpole.pt] [--out cartpole.png]
+    python -m dynagraph.torch examples/cartpole.py [--steps 150] [--eager] [--device cuda] [--checkpoint cartpole.pt]
 
 The cart and the pole are those of Barto, Sutton and Anderson (1983), written out below for many carts at once.  The network says
 which way to push and how long it expects to last; what went better than expected is made likelier (advantage actor-critic, with a
@@ -127,7 +127,7 @@ def main(arguments: list[str] | None = None) -> argparse.Namespace:
     print(f"{len(run.losses)} steps in {sum(run.times):.1f} s, {len(lengths)} episodes: the first 50 lasted {first:.0f} pushes, "
           f"the last 50 {last:.0f}")  # fmt: skip
     common.picture(options, lambda plt: draw(plt, lengths, run.losses))
-    ratio = common.compare(step, fast, *played())
+    ratio = common.compare(options, step, fast, *played())
     return argparse.Namespace(losses=run.losses, first=first, last=last, step=fast, ratio=ratio)
 
 

@@ -129,8 +129,8 @@ def main(arguments: list[str] | None = None) -> argparse.Namespace:
     said = write(model, begin, 20 if options.quick else 400)
     print("".join(alphabet[k] for k in said[0].tolist()))
     common.picture(options, lambda plt: draw(plt, run.losses, len(alphabet)))
-    ratio = common.compare(step, fast, *batch(tokens), rounds=2 if options.quick else 10)
-    return argparse.Namespace(losses=run.losses, speed=speed, step=fast, ratio=ratio)
+    ratio = common.compare(options, step, fast, *batch(tokens))
+    return argparse.Namespace(losses=run.losses, times=run.times, speed=speed, step=fast, ratio=ratio)
 
 
 if __name__ == "__main__":

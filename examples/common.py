@@ -27,7 +27,7 @@ def parser(doc: str, name: str, turns: int, quick: int, unit: str = "steps") -> 
     made.add_argument("--device", default="cpu", help="cpu (the default) or cuda")
     made.add_argument("--checkpoint", metavar="FILE", help="go on from this file if it is there, and save to it")
     made.add_argument("--out", metavar="PNG", default=f"{name}.png", help="where the picture goes; '' for none")
-    made.set_defaults(name=name, unit=unit, usual=turns, few=quick)
+    made.set_defaults(name=name, unit=unit, usual=turns, few=quick, silent=False)  # silent: another process says and writes all
     return made
 
 
@@ -64,7 +64,7 @@ class Run:
 
     def save(self) -> None:
         """Write the checkpoint: the whole new file or none."""
-        if self.options.checkpoint:
+        if self.options.checkpoint and not self.options.silent:
             states = {name: part.state_dict() for name, part in self.parts.items()}
             more = {"random numbers": self.torch.get_rng_state(), "done": self.done, "losses": self.losses}
             written = f"{self.options.checkpoint}.new"
@@ -84,7 +84,7 @@ class Run:
         """The numbers of the steps or epochs that are left; `saves` checkpoints are written on the way."""
         total, every = self.options.turns, max(1, self.options.turns // saves)
         columns = (TextColumn("{task.description:12}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[said]}"))
-        with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as progress:
+        with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), disable=self.options.silent) as progress:
             task = progress.add_task(f"{self.options.name}, {self.options.unit}", total=total, completed=self.done, said="")
             while self.done < total:
                 begun = time.perf_counter()
@@ -106,10 +106,11 @@ def compiled(torch: Any, function: Callable, options: argparse.Namespace) -> Cal
     return torch.compile(function, mode="max-autotune" if torch.__name__ == "dynagraph.torch" else "default")  # type: ignore
 
 
-def compare(eager: Callable, fast: Callable, *arguments: Any, rounds: int = 15) -> float:
+def compare(options: argparse.Namespace, eager: Callable, fast: Callable, *arguments: Any) -> float:
     """Print and give how many times as fast the compiled function is: medians of calls in turn, after one of each."""
     if fast is eager:
         return 1.0
+    rounds = 2 if options.quick else 15
     times: tuple[list[float], list[float]] = ([], [])
     for k in range(rounds + 1):
         for function, samples in zip((eager, fast), times):
@@ -117,13 +118,14 @@ def compare(eager: Callable, fast: Callable, *arguments: Any, rounds: int = 15) 
             function(*arguments)
             samples += [time.perf_counter() - begun] * (k > 0)
     plain, ours = map(statistics.median, times)
-    print(f"eager {1e3 * plain:.2f} ms, compiled {1e3 * ours:.2f} ms: {plain / ours:.1f}x as fast")
+    if not options.silent:
+        print(f"eager {1e3 * plain:.2f} ms, compiled {1e3 * ours:.2f} ms: {plain / ours:.1f}x as fast")
     return plain / ours
 
 
 def picture(options: argparse.Namespace, draw: Callable[[Any], Any]) -> None:
     """Have `draw(pyplot)` make a figure, and write it.  Only this needs matplotlib."""
-    if not options.out:
+    if not options.out or options.silent:
         return
     try:
         import matplotlib

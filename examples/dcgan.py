@@ -96,7 +96,7 @@ def main(arguments: list[str] | None = None) -> argparse.Namespace:
                     for x in (images, images.flatten()[torch.randperm(images.numel())].view(64, 8, 8)))  # fmt: skip
     print(f"an image is {apart:.2f} away from the nearest real one; the same pixels in any order {noise:.2f}")
     common.picture(options, lambda plt: draw(plt, images, run.losses, others))
-    ratio = common.compare(step, fast, digits[:64])
+    ratio = common.compare(options, step, fast, digits[:64])
     return argparse.Namespace(losses=run.losses, images=images, apart=apart, noise=noise, step=fast, ratio=ratio)
 
 

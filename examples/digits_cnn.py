@@ -91,10 +91,11 @@ def main(arguments: list[str] | None = None) -> argparse.Namespace:
     with torch.no_grad():
         said = model(images).argmax(1)
     accuracy = (said == labels).float().mean().item()
-    print(f"{options.turns} epochs in {sum(run.times):.1f} s: loss {run.losses[-1]:.4f}, {accuracy:.1%} of {len(test)} test images right")
+    print(f"{options.turns} epochs in {sum(run.times):.1f} s: loss {run.losses[-1]:.4f}, "
+          f"{accuracy:.1%} of {len(test)} test images right")  # fmt: skip
     common.picture(options, lambda plt: draw(plt, run.losses, images, labels, said))
     model.train()
-    ratio = common.compare(step, fast, *next(iter(loader)))
+    ratio = common.compare(options, step, fast, *next(iter(loader)))
     return argparse.Namespace(losses=run.losses, accuracy=accuracy, step=fast, ratio=ratio)
 
 

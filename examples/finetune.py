@@ -28,9 +28,10 @@ def tasks(device: str) -> tuple[TensorDataset, TensorDataset, TensorDataset]:
     images, labels = (t.to(device) for t in digits().tensors)
     images = F.interpolate(images, scale_factor=2, mode="bilinear", align_corners=False).expand(-1, 3, -1, -1)
     old, new = labels < 5, labels >= 5
-    count = torch.stack([(labels[new] == k).cumsum(0) for k in range(5, 10)], 1).gather(1, (labels[new] - 5).unsqueeze(1)).squeeze(1)
     x, y = images[new], labels[new] - 5
-    return TensorDataset(images[old], labels[old]), TensorDataset(x[count <= FEW], y[count <= FEW]), TensorDataset(x[count > FEW], y[count > FEW])
+    seen = F.one_hot(y, 5).cumsum(0).gather(1, y.unsqueeze(1)).squeeze(1)  # how many of its class came up to an image
+    few = seen <= FEW
+    return TensorDataset(images[old], labels[old]), TensorDataset(x[few], y[few]), TensorDataset(x[~few], y[~few])
 
 
 def accuracy(model: nn.Module, data: TensorDataset) -> float:
@@ -95,13 +96,14 @@ def main(arguments: list[str] | None = None) -> argparse.Namespace:
     assert all(torch.equal(p, frozen[name]) for name, p in model.named_parameters() if name in frozen)
 
     new = resnet18(num_classes=5, width=8).to(options.device)
-    alone, whole, _ = train(options, new, few, options.turns)
+    alone, *_ = train(options, new, few, options.turns)
     scratch = accuracy(new, rest)
     print(f"digits 5 to 9, {FEW} images each, {options.turns} epochs: fine-tuned {tuned:.1%} of {len(rest)} others right, "
           f"from nothing {scratch:.1%}")  # fmt: skip
-    common.picture(options, lambda plt: draw(plt, {f"fine-tuned, {tuned:.1%} right": run.losses, f"from nothing, {scratch:.1%}": alone.losses}))
+    curves = {f"fine-tuned, {tuned:.1%} right": run.losses, f"from nothing, {scratch:.1%}": alone.losses}
+    common.picture(options, lambda plt: draw(plt, curves))
     model.train()
-    ratio = common.compare(step, fast, few.tensors[0][:24], few.tensors[1][:24])
+    ratio = common.compare(options, step, fast, few.tensors[0][:24], few.tensors[1][:24])
     return argparse.Namespace(losses=run.losses, tuned=tuned, scratch=scratch, step=fast, ratio=ratio)
 
 

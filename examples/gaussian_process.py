@@ -49,6 +49,12 @@ def step(theta, mean, square, t, x, y):
     return value, theta, mean, square
 
 
+def plain(*arguments):
+    """A step of which nothing is compiled; else `value_and_grad` would be, once that pays."""
+    with dg.disable():
+        return step(*arguments)
+
+
 def predict(theta, x, y, places):
     """Means and standard deviations of the curve at places, given the measurements."""
     factor = np.linalg.cholesky(measured_kernel(theta, x))
@@ -98,7 +104,7 @@ def draw(plt, losses: list[float], x, y, places, mean, deviation):
 def main(arguments: list[str] | None = None) -> argparse.Namespace:
     options = common.parsed(common.parser(__doc__, "gaussian_process", turns=200, quick=60), arguments)
     x, y = measurements()
-    fast = step if options.eager else dg.compile(step, mode="max")
+    fast = plain if options.eager else dg.compile(step, mode="max")
     state = State()
     run = common.Run(options, torch, state=state)
     for k in run.turns():
@@ -109,10 +115,10 @@ def main(arguments: list[str] | None = None) -> argparse.Namespace:
     mean, deviation = predict(state.theta, x, y, places)
     error = np.sqrt(np.mean((mean - curve(places))[places < 8] ** 2))
     found = ", ".join(f"{name} {np.exp(value):.2f}" for name, value in state.theta.items())
-    print(f"{options.turns} steps in {sum(run.times):.1f} s: surprise {run.losses[0]:.3f} at first, then {run.losses[-1]:.3f}\n{found}\n"
-          f"the mean is {error:.3f} off where something was measured")  # fmt: skip
+    print(f"{options.turns} steps in {sum(run.times):.1f} s: surprise {run.losses[0]:.3f} at first, then {run.losses[-1]:.3f}\n"
+          f"{found}\nthe mean is {error:.3f} off where something was measured")  # fmt: skip
     common.picture(options, lambda plt: draw(plt, run.losses, x, y, places, mean, deviation))
-    ratio = common.compare(step, fast, state.theta, state.mean, state.square, np.float64(1), x, y)
+    ratio = common.compare(options, plain, fast, state.theta, state.mean, state.square, np.float64(1), x, y)
     return argparse.Namespace(losses=run.losses, error=error, step=fast, ratio=ratio)
 
 

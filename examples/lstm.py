@@ -2,9 +2,9 @@
 
     python -m dynagraph.torch examples/lstm.py [--steps 600] [--eager] [--device cuda] [--checkpoint lstm.pt] [--out lstm.png]
 
-The series is the Mackey-Glass equation (1977), a chaotic model of blood cells: x' = 0.2 x(t - 17) / (1 + x(t - 17)^10) - 0.1 x.  The
-network reads 64 values and says the next one; then it goes on from what it has said.  `python examples/lstm.py` runs the same text
-under PyTorch.
+The series is the Mackey-Glass equation (1977), a chaotic model of blood cells: x' = 0.2 x(t - 17) / (1 + x(t - 17)^10) - 0.1 x.
+The network reads 64 values and says the next one; then it goes on from what it has said.  `python examples/lstm.py` runs the same
+text under PyTorch.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ def main(arguments: list[str] | None = None) -> argparse.Namespace:
     errors = (found - wanted).pow(2).mean(0).sqrt()
     last = (known[:, -1:] - wanted).pow(2).mean(0).sqrt()
     print(f"{options.turns} steps in {sum(run.times):.1f} s: error of the next value {errors[0].item():.3f}, "
-          f"of the {AHEAD}th {errors[-1].item():.3f}; if nothing changed {last[0].item():.3f} and {last[-1].item():.3f}")  # fmt: skip
+          f"of the {AHEAD}th {errors[-1].item():.3f}; if nothing changed {last[0].item():.3f}, {last[-1].item():.3f}")  # fmt: skip
     common.picture(options, lambda plt: draw(plt, run.losses, known[0], wanted[0], found[0]))
-    ratio = common.compare(step, fast, batch())
+    ratio = common.compare(options, step, fast, batch())
     return argparse.Namespace(losses=run.losses, errors=errors, unchanged=last, step=fast, ratio=ratio)
 
 

@@ -2,10 +2,10 @@
 
     python -m dynagraph.torch examples/neural_ode.py [--steps 400] [--adjoint] [--eager] [--device cuda] [--checkpoint ode.pt]
 
-A spiral x' = A x^3 was measured; a network f is to be found with x' = f(x) (Chen, Rubanova, Bettencourt and Duvenaud 2018).  Without
-`--adjoint` gradients go back through the steps of the fourth-order Runge-Kutta method, all of which are one compiled program.  With
-it nothing is kept of the way: the equation is solved backward, beside that of the gradients.  `python examples/neural_ode.py` runs
-the same text under PyTorch.
+A spiral x' = A x^3 was measured; a network f is to be found with x' = f(x) (Chen, Rubanova, Bettencourt and Duvenaud 2018).
+Without `--adjoint` gradients go back through the steps of the fourth-order Runge-Kutta method, all of which are one compiled
+program.  With it nothing is kept of the way: the equation is solved backward, beside that of the gradients.
+`python examples/neural_ode.py` runs the same text under PyTorch.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def main(arguments: list[str] | None = None) -> argparse.Namespace:
     print(f"{options.turns} steps in {sum(run.times):.1f} s: loss {run.losses[-1]:.1e}; the whole way from its first point is "
           f"{error:.3f} off")  # fmt: skip
     common.picture(options, lambda plt: draw(plt, run.losses, measured, found))
-    ratio = common.compare(step, fast, *batch())
+    ratio = common.compare(options, step, fast, *batch())
     return argparse.Namespace(losses=run.losses, error=error, step=fast, ratio=ratio)
 
 

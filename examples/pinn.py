@@ -80,7 +80,7 @@ def main(arguments: list[str] | None = None) -> argparse.Namespace:
     error = (found - wanted).abs().max().item()
     print(f"{options.turns} steps in {sum(run.times):.1f} s: loss {run.losses[-1]:.1e}, the solution's greatest error {error:.4f}")
     common.picture(options, lambda plt: draw(plt, run.losses, found, wanted))
-    ratio = common.compare(step, fast, *points())
+    ratio = common.compare(options, step, fast, *points())
     return argparse.Namespace(losses=run.losses, error=error, step=fast, ratio=ratio)
 
 

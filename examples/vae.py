@@ -74,14 +74,14 @@ def main(arguments: list[str] | None = None) -> argparse.Namespace:
     loader = DataLoader(data, batch_size=64, shuffle=True, drop_last=True)
     for _ in run.turns():
         run.log(sum(fast(x) for x in loader) / len(loader))
-    print(f"{options.turns} epochs in {sum(run.times):.1f} s: {run.losses[0]:.2f} nats per image at first, then {run.losses[-1]:.2f}")
+    print(f"{options.turns} epochs in {sum(run.times):.1f} s: {run.losses[0]:.2f} nats per image, then {run.losses[-1]:.2f}")
 
     with torch.no_grad():
         line = torch.linspace(-2, 2, 15, device=options.device)
         images = model.decoder(torch.cartesian_prod(line.flip(0), line).flip(1)).sigmoid()
         codes = model.encoder(data)[:, :2]
     common.picture(options, lambda plt: draw(plt, run.losses, images, codes, found.target))
-    ratio = common.compare(step, fast, data[:64])
+    ratio = common.compare(options, step, fast, data[:64])
     return argparse.Namespace(losses=run.losses, images=images, step=fast, ratio=ratio)
 
 
