@@ -82,6 +82,8 @@ def main(arguments: list[str] | None = None) -> argparse.Namespace:
     torch.manual_seed(0)
     old, few, rest = tasks(options.device)
     model = resnet18(num_classes=5, width=8).to(options.device)
+    if options.quick:
+        old = TensorDataset(*(t[:360] for t in old.tensors))
     train(options, model, old, 1 if options.quick else 4)
     print(f"digits 0 to 4: {accuracy(model, old):.1%} of those it was trained on right")
 

@@ -4,8 +4,8 @@
 
 A decaying oscillation was measured with noise.  Each fit draws as many measurements anew, with replacement, and finds the four
 parameters by 15 steps of the Gauss-Newton method with damping (Levenberg 1944, Marquardt 1963).  How far the fits are apart is how
-sure one of them is.  The compiled fit, which is a closure, goes to the processes by pickle; each of them compiles it at its first call,
-with kernels from the cache on disk.
+sure one of them is.  The compiled fit, which is a closure, goes to the processes by pickle; each of them compiles it at its first
+call, with kernels from the cache on disk.
 """
 
 from __future__ import annotations
