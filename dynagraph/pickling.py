@@ -98,36 +98,78 @@ def rebuild(function: Any, options: Options) -> Any:
         return compile_as(function, options)
     key = (key, options.key)
     found = _rebuilt.pop(key, None)
+    if found is not None and (_sees(found.__wrapped__), options.key) != key:
+        found = None  # what it sees was changed since
     _rebuilt[key] = found = compile_as(function, options) if found is None else found
     if len(_rebuilt) > MOST_REBUILT:
         _rebuilt.popitem(last=False)
     return found
 
 
-def _sees(function: types.FunctionType) -> tuple[Any, ...] | None:
-    """All that a function depends on, as a key; None where another function may see another thing by an equal key."""
+def _sees(function: types.FunctionType, within: tuple[types.FunctionType, ...] = ()) -> tuple[Any, ...] | None:
+    """All that a function depends on, as a key; None where another function may see another thing by an equal key.
+
+    Functions that it calls are seen whole, unless a name leads to them. within: the functions that led here.
+    """
     code = function.__code__
-    if function.__dict__ or code.co_freevars or any(isinstance(c, types.CodeType) for c in code.co_consts):
-        return None
-    steps = list(dis.get_instructions(code))
+    codes = _with_nested(code)
+    steps = [step for each in codes for step in dis.get_instructions(each)]
     names = {i.argval for i in steps if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    if any("IMPORT" in i.opname or i.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") for i in steps):
+    if function.__dict__ or any(_writes(i, code.co_freevars) for i in steps):
         return None
     if not all(name in function.__globals__ or hasattr(builtins, name) for name in names):
         return None  # it calls itself, and is not whole yet
-    values = [function.__globals__.get(name, getattr(builtins, name, None)) for name in sorted(names)]
+    try:
+        values = [cell.cell_contents for cell in function.__closure__ or ()]
+    except ValueError:  # one is not filled yet
+        return None
+    values += [function.__globals__.get(name, getattr(builtins, name, None)) for name in sorted(names)]
     values += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-    parts = [_as_key(value) for value in values]
+    parts = [_as_key(value, (*within, function)) for value in values]
     known = (function.__module__, function.__qualname__, code, tuple(function.__kwdefaults__ or ()), *parts)
     return None if None in parts else known
 
 
-def _as_key(value: Any) -> Any:
+def _with_nested(code: types.CodeType) -> list[types.CodeType]:
+    """The code, and that of the functions and comprehensions that are written in it."""
+    nested = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    return [code, *(each for c in nested for each in _with_nested(c))]
+
+
+def _writes(step: dis.Instruction, shared: tuple[str, ...]) -> bool:
+    """Whether an instruction may change what later calls see."""
+    if step.opname in ("STORE_DEREF", "DELETE_DEREF"):
+        return step.argval in shared
+    return "IMPORT" in step.opname or step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")
+
+
+def _as_key(value: Any, within: tuple[types.FunctionType, ...]) -> Any:
     if type(value) in SIMPLE:
         return type(value), repr(value)
-    if isinstance(value, types.ModuleType) or getattr(builtins, getattr(value, "__name__", ""), None) is value:
+    if type(value) is tuple:
+        items = tuple(_as_key(item, within) for item in value)
+        return None if None in items else (tuple, items)
+    if isinstance(value, types.ModuleType) or _is_named(value):
         return type(value), id(value)
-    return None
+    if isinstance(value, _dispatch.CompiledFunction) and getattr(value, "decorated", None) is not None:
+        seen = _as_key(value.__wrapped__, within)
+        return None if seen is None else (type(value), seen, value.decorated.options.key)
+    if type(value) is not types.FunctionType:
+        return None
+    if value in within:
+        return types.FunctionType, within.index(value)
+    return _sees(value, within)
+
+
+def _is_named(value: Any) -> bool:
+    """Whether it is what its module has under its name: the same object for all that is unpickled here."""
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(name, str) or module not in sys.modules:
+        return False
+    try:
+        return named(module, name) is value
+    except AttributeError:
+        return False
 
 
 _dispatch.set_reducer(reduced, carrier_of)

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import typing
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -193,6 +193,47 @@ def test_a_function_that_comes_again_is_compiled_once() -> None:
     assert pickle.loads(cloudpickle.dumps(dg.compile(of_closure)))(X)[1] == 2.0
     factor = 3.0
     assert pickle.loads(cloudpickle.dumps(dg.compile(of_closure)))(X)[1] == 3.0
+
+
+def twice(x: Any) -> Any:
+    return 2 * x
+
+
+def counting() -> Any:
+    calls = 0
+
+    def count(x: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return x + calls
+
+    return count
+
+
+def test_a_closure_that_comes_again_is_compiled_once() -> None:
+    """With the functions that it calls, which come anew with each task."""
+    factor, sizes = 2.0, (1, 2)
+    halves = FunctionType(twice.__code__, {"__builtins__": __builtins__, "__name__": "gone"}, "halves")
+
+    def step(x: Any) -> Any:
+        return sum([halves(x) * factor + size for size in sizes])
+
+    pickled = cloudpickle.dumps(dg.compile(step))
+    first, second = pickle.loads(pickled), pickle.loads(pickled)
+    assert first is second
+    np.testing.assert_array_equal(first(X), step(X))
+    place = step.__code__.co_freevars.index("factor")
+    first.__wrapped__.__closure__[place].cell_contents = 5.0
+    third = pickle.loads(pickled)
+    assert third is not first
+    np.testing.assert_array_equal(third(X), step(X))
+
+
+def test_closures_with_a_state_stay_apart() -> None:
+    pickled = cloudpickle.dumps(dg.compile(counting()))
+    for _ in range(2):
+        made = pickle.loads(pickled)
+        assert made(X)[0] == 1 and made(X)[0] == 2
 
 
 def test_modules_that_cloudpickle_takes_by_value() -> None:

@@ -17,6 +17,7 @@ import dynagraph.torch as torch
 from dynagraph.frontend.library import registry
 from dynagraph.frontend.library.definitions import followed
 from dynagraph.torch.core import arrays, engine, nodes, tensor, terms
+from dynagraph.torch.core.primitives import PRIMITIVES
 from dynagraph.torch.functions import arithmetic, convolution, reductions
 from dynagraph.torch.nn.modules.module import Module
 
@@ -611,3 +612,19 @@ def test_limits_of_pythons_types() -> None:
     with pytest.raises(TypeError, match=r"torch\.bool is not supported by torch\.iinfo"):
         torch.iinfo(bool)
     agrees(lambda x: x.clamp(max=torch.finfo(float).eps), plain)
+
+
+def test_a_primitive_may_be_made_in_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first gradient of a gradient in a process records operations that nobody has called yet."""
+    monkeypatch.delitem(PRIMITIVES, "own_matmul", raising=False)
+
+    def of_a_product(w: Any) -> Any:
+        x = plain().requires_grad_()
+        (g,) = torch.autograd.grad(torch.tanh(w @ x.view(4, 1)).sum(), x, create_graph=True)
+        return torch.autograd.grad((g * g).sum(), w)
+
+    compiled = dg.compile(of_a_product, fullgraph=True, backend=BACKEND)
+    w = matrix()
+    (given,), (wanted,) = compiled(w), of_a_product(w)
+    assert "own_matmul" in PRIMITIVES
+    np.testing.assert_allclose(given.numpy(), wanted.numpy(), rtol=1e-5, atol=1e-6)

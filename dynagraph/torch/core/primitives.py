@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dynagraph.ir.ops import OPS
+from dynagraph.markers import at_capture
 from dynagraph.torch.core.terms import FORWARD, defaults_of
 
 PRIMITIVES: dict[str, Primitive] = {}
@@ -79,6 +80,7 @@ def from_row(row: str, saves: Any, backward: str = "", *, name: str = "", vjps: 
     return define(name or row, FORWARD[row], vjps or op.vjps or op.vjp, saves, backward=backward, **about)
 
 
+@at_capture
 def primitive(name: str) -> Primitive:
     """By name; a row that no family has defined keeps all that it might read."""
     found = PRIMITIVES.get(name)
