@@ -247,7 +247,7 @@ SWITCHES: tuple[Switch, ...] = (
         "both",
         _one_of(*TIERS),
         f"one of {', '.join(TIERS)}",
-        "both: compile native loops, and programs that the C compiler takes long for, quickly before their first call, and with all "
+        "both: compile native loops, and programs that the C compiler takes long for, quickly before their first call and with all "
         "optimisations beside the calls after it; best: once, with all optimisations; quick: once, quickly (-O1); the results are "
         "the same",
     ),
