@@ -24,7 +24,9 @@ def finished(graph: Any) -> list[bool]:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("m, n, k", [(200, 700, 300), (1, 900, 40), (1500, 1, 300), (3, 5, 7), (0, 4, 5), (4, 6, 0)])
+@pytest.mark.parametrize(
+    "m, n, k", [(200, 700, 300), (1, 900, 40), (1500, 1, 300), (3, 5, 7), (0, 4, 5), (4, 6, 0), (60, 70, 2600)]
+)
 def test_a_bias_an_activation_and_a_sum(m: int, n: int, k: int, threads: int) -> None:
     def program(b: Any, x: Any, w: Any, bias: Any, other: Any) -> Any:
         y = biased(b, x, w, bias)

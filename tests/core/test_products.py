@@ -69,6 +69,8 @@ def test_every_edge_of_a_tile(isa, dtype) -> None:
         (500, 7, 40),
         (130, 900, 33),
         (40, 600, 300),
+        (60, 70, 10 * TERMS + 9),  # threads share out the terms
+        (1, 90, 5 * TERMS + 9),
     ],
 )
 def test_same_bits_for_any_threads_and_layouts(isa, dtype, m, n, k) -> None:
@@ -83,6 +85,18 @@ def test_same_bits_for_any_threads_and_layouts(isa, dtype, m, n, k) -> None:
         set_threads(threads)
         for left, right in zip(lefts, rights[threads - 1 :] + rights[: threads - 1]):
             assert (product(left, right, isa) == expected).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_large_products_go_by_chunks(dtype) -> None:
+    """Of columns and of terms.  Integers are added up exactly."""
+    for m, n, k in ((520, 700, 2300), (200, 9000, 520), (9000, 200, 520), (70, 60, 60_000)):
+        rng = np.random.default_rng(m)
+        a, b = rng.integers(-3, 4, (m, k)).astype(dtype), rng.integers(-3, 4, (k, n)).astype(dtype)
+        for threads in (1, 3):
+            set_threads(threads)
+            assert (product(a, b) == a @ b).all()
+            assert (product(np.asfortranarray(a), np.asfortranarray(b)) == a @ b).all()
 
 
 @pytest.mark.parametrize("isa", ISAS)

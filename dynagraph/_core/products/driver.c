@@ -5,16 +5,18 @@
 #include <string.h>
 
 enum {
-    SHARED_BYTES = 8 << 20,   /* of packed panels that all threads read */
+    SHARED_BYTES = 8 << 20,   /* of packed panels that all threads read, and of sums that are added up later: of the last cache */
     BLOCK_ROWS = 96,          /* of a part: with DG_KC terms they fit into a half of the second-level cache */
     BLOCK_COLUMNS = 512,      /* ... and so does the part of the result */
     PARTS_OF_A_THREAD = 4,    /* so that nobody waits long for the last one */
     PARALLEL_TERMS = 1 << 19, /* products of fewer are the caller's own work: waking threads takes longer */
     PART_TERMS = 1 << 17,     /* parts are not smaller */
+    SUMMED = 1 << 14,         /* elements of the result that a thread adds up at a time */
     FINISH_TERMS = 64,        /* what finishing an element takes, as terms of its sum */
-    NEAR = 1 << 16,           /* bytes: what the first caches hold */
+    NEAR = 1 << 15,           /* bytes: what the first cache holds */
     PANELS = 8,               /* that are packed at a time */
     ALIGNED = 16,             /* elements: a cache line at least */
+    FEW_ROWS = 2,             /* that are multiplied one by one */
     DIRECT = 112,             /* an operand that is multiplied with no more rows or columns than that is not worth packing */
 };
 
@@ -26,7 +28,7 @@ static inline void fetch(const void *from, int64_t bytes)
 {
     enum { LINE = 64 };
     for (int64_t at = 0; at < bytes; at += LINE)
-        __builtin_prefetch((const char *)from + at);
+        __builtin_prefetch((const char *)from + at, 0, 2);
 }
 
 #define T float

@@ -3,7 +3,10 @@
    The result is cut into parts, rectangles of `rows` x `columns`, each of one thread.  What several parts read is packed once,
    before them, by all threads: the right operand's panels where there are several rows of parts, the left one's where there are
    several columns of them.  What is not shared is packed by the part, DG_KC terms at a time; or it is read where it lies, if it
-   is used for few rows or columns only. */
+   is used for few rows or columns only.
+
+   Large products go by chunks, one after the other: some columns, and some blocks of terms.  Where the result has fewer parts than
+   the threads need, they share out the terms, too: in spans, whose blocks are added to the result, in order, when all are there. */
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
 #define NAME(what) JOIN(what, SUFFIX)
@@ -19,7 +22,12 @@ typedef struct {
     int64_t row_parts, column_parts;   /* of a chunk */
     int64_t first_batch, batches;      /* of a chunk: what shares packed panels */
     int64_t first_column, last_column; /* of a chunk */
-    T *shared_a, *shared_b;            /* panels with all k, or null */
+    int64_t first_term, last_term;     /* of a chunk */
+    int64_t chunk_batches, chunk_columns, chunk_terms; /* of a chunk, at most */
+    T *shared_a, *shared_b;            /* panels of a chunk, or null */
+    int64_t span;                      /* the terms of a part; all k where they are not shared out */
+    T *partial;                        /* where they are: the sums of a chunk's blocks, [block][batch][m][n]; else null */
+    int64_t size_a, size_b, size_partial; /* of these, in elements */
     T *own;                            /* own_size elements for each thread: a's panels, b's panels, a tile of the result */
     int64_t own_a, own_b, own_size;
     const dg_matrix *direct_a, *direct_b; /* operands that are not packed, or null */
@@ -29,14 +37,24 @@ typedef struct {
 typedef struct {
     const T *at;
     int64_t panel, outer, inner;
-    int packed; /* panel = width * terms, outer = 1, inner = width */
+    int packed;  /* panel = width * terms, outer = 1, inner = width */
+    int goes_on; /* the next block of terms lies DG_KC elements behind this one */
 } SIDE;
 
 /* The panels of a batch element's operand lie by blocks of terms, then by panels: a block's panels are neighbours. */
-static T *NAME(panel)(T *panels, int64_t n_panels, int64_t width, int64_t k, int64_t batch, int64_t start, int64_t number)
+static T *NAME(panel)(const PLAN *plan, T *panels, int64_t n_panels, int64_t width, int64_t batch, int64_t start, int64_t number)
 {
-    const int64_t length = least(DG_KC, k - start);
-    return panels + n_panels * width * (batch * k + start) + number * width * length;
+    const int64_t k = plan->last_term - plan->first_term, length = least(DG_KC, plan->last_term - start);
+    return panels + n_panels * width * (batch * k + start - plan->first_term) + number * width * length;
+}
+
+/* whether a right operand that is not packed is contiguous along p; then there is one row */
+static int NAME(is_turned)(const PLAN *plan) { return plan->direct_b && plan->direct_b->outer != 1; }
+
+/* of the terms of a chunk */
+static int64_t NAME(spans)(const PLAN *plan)
+{
+    return plan->partial ? blocks_of(plan->last_term - plan->first_term, plan->span) : 1;
 }
 
 /* how many groups of panels of a block of terms are shared */
@@ -52,21 +70,21 @@ static void NAME(pack_shared)(void *const *buffers, const int64_t *sizes, int64_
 {
     const PLAN *plan = buffers[0];
     const PRODUCT *product = plan->product;
-    const int64_t mr = plan->kernel->mr, nr = plan->kernel->nr, k = product->k, blocks = blocks_of(k, DG_KC);
+    const int64_t mr = plan->kernel->mr, nr = plan->kernel->nr, blocks = blocks_of(plan->last_term - plan->first_term, DG_KC);
     const int64_t m = product->m, n = plan->last_column - plan->first_column;
     int64_t a_groups;
     const int64_t groups = NAME(shared_groups)(plan, &a_groups);
     for (int64_t x = lo; x < hi; ++x) {
-        const int64_t batch = x / groups / blocks, start = x / groups % blocks * DG_KC, number = x % groups;
-        const int64_t at = plan->first_batch + batch, length = least(DG_KC, k - start);
+        const int64_t batch = x / groups / blocks, start = plan->first_term + x / groups % blocks * DG_KC, number = x % groups;
+        const int64_t at = plan->first_batch + batch, length = least(DG_KC, plan->last_term - start);
         if (number < a_groups) {
             const int64_t panel = number * PANELS;
             product->pack_a(product->a, at, panel * mr, least(PANELS * mr, m - panel * mr), start, length, mr,
-                            NAME(panel)(plan->shared_a, blocks_of(m, mr), mr, k, batch, start, panel));
+                            NAME(panel)(plan, plan->shared_a, blocks_of(m, mr), mr, batch, start, panel));
         } else {
             const int64_t panel = (number - a_groups) * PANELS;
             product->pack_b(product->b, at, plan->first_column + panel * nr, least(PANELS * nr, n - panel * nr), start, length, nr,
-                            NAME(panel)(plan->shared_b, blocks_of(n, nr), nr, k, batch, start, panel));
+                            NAME(panel)(plan, plan->shared_b, blocks_of(n, nr), nr, batch, start, panel));
         }
     }
 }
@@ -96,13 +114,22 @@ static void NAME(row)(const KERNEL *kernel, int64_t columns, int64_t k, const T 
     }
 }
 
+/* Of rows i ... i + rows of a left operand that is not packed: tile number j of n fetches its share of the next block of terms,
+   which no prefetcher knows yet, since it begins anew with each row. */
+static inline void NAME(fetch_next)(const SIDE *a, int64_t i, int64_t rows, int64_t j, int64_t n)
+{
+    const int64_t lines = DG_KC * (int64_t)sizeof(T) / 64, first = j * lines / n, last = (j + 1) * lines / n;
+    for (int64_t row = i; row < i + rows; ++row)
+        fetch(a->at + row * a->outer + DG_KC + first * (64 / (int64_t)sizeof(T)), (last - first) * 64);
+}
+
 /* all tiles of a part, for one block of terms; where the right operand is not packed, the columns are whole tiles */
 static void NAME(tiles)(const KERNEL *kernel, int64_t rows, int64_t columns, int64_t k, const SIDE *a, const SIDE *b, T *c,
                         int64_t ldc, int accumulate)
 {
     const int64_t mr = kernel->mr, nr = kernel->nr;
     T edge[DG_MAX_MR * DG_MAX_NR];
-    if (rows <= 2) {
+    if (rows <= FEW_ROWS) {
         for (int64_t i = 0; i < rows; ++i)
             NAME(row)(kernel, columns, k, a->at + i * a->outer, a->inner, b, c + i * ldc, accumulate);
         return;
@@ -117,6 +144,8 @@ static void NAME(tiles)(const KERNEL *kernel, int64_t rows, int64_t columns, int
             const int64_t ld = aside ? nr : ldc;
             if (b->packed && j + nr < columns) /* the next panel, a piece with each tile */
                 fetch(right + b->panel + i / mr * piece, least(piece, b->panel - i / mr * piece) * (int64_t)sizeof(T));
+            if (a->goes_on)
+                NAME(fetch_next)(a, i, high, j / nr, blocks_of(columns, nr));
             if (a->packed && b->packed)
                 kernel->micro(k, left, right, tile, ld, accumulate && !aside);
             else
@@ -141,12 +170,12 @@ static SIDE NAME(left)(const PLAN *plan, int64_t batch, int64_t row, int64_t row
     const dg_matrix *direct = plan->direct_a;
     if (direct)
         return (SIDE){(const T *)direct->data + dg_matrix_offset(direct, at) + row * direct->outer + start * direct->inner,
-                      mr * direct->outer, direct->outer, direct->inner, 0};
+                      mr * direct->outer, direct->outer, direct->inner, 0, direct->inner == 1 && start + length < product->k};
     if (plan->shared_a)
-        return (SIDE){NAME(panel)(plan->shared_a, blocks_of(product->m, mr), mr, product->k, batch, start, row / mr), mr * length,
-                      1, mr, 1};
+        return (SIDE){NAME(panel)(plan, plan->shared_a, blocks_of(product->m, mr), mr, batch, start, row / mr),
+                      mr * length, 1, mr, 1, 0};
     product->pack_a(product->a, at, row, rows, start, length, mr, own);
-    return (SIDE){own, mr * length, 1, mr, 1};
+    return (SIDE){own, mr * length, 1, mr, 1, 0};
 }
 
 static SIDE NAME(right)(const PLAN *plan, int64_t batch, int64_t column, int64_t columns, int64_t start, int64_t length, T *own)
@@ -154,65 +183,138 @@ static SIDE NAME(right)(const PLAN *plan, int64_t batch, int64_t column, int64_t
     const PRODUCT *product = plan->product;
     const int64_t nr = plan->kernel->nr, panels = blocks_of(plan->last_column - plan->first_column, nr);
     if (plan->shared_b)
-        return (SIDE){NAME(panel)(plan->shared_b, panels, nr, product->k, batch, start, (column - plan->first_column) / nr),
-                      nr * length, 1, nr, 1};
+        return (SIDE){NAME(panel)(plan, plan->shared_b, panels, nr, batch, start, (column - plan->first_column) / nr), nr * length,
+                      1, nr, 1, 0};
     product->pack_b(product->b, plan->first_batch + batch, column, columns, start, length, nr, own);
-    return (SIDE){own, nr * length, 1, nr, 1};
+    return (SIDE){own, nr * length, 1, nr, 1, 0};
 }
 
 /* Multiplies by the right operand where it lies, if it is not packed; gives for how many columns: without the last ones, which
    are no whole tile. */
 static int64_t NAME(direct_columns)(const PLAN *plan, int64_t at, int64_t rows, int64_t column, int64_t columns, int64_t start,
-                                    int64_t length, const SIDE *a, T *c, int64_t ldc)
+                                    int64_t length, const SIDE *a, T *c, int64_t ldc, int accumulate)
 {
     const KERNEL *kernel = plan->kernel;
     const dg_matrix *matrix = plan->direct_b;
-    if (!matrix)
+    if (!matrix || NAME(is_turned)(plan))
         return 0;
     const T *from = (const T *)matrix->data + dg_matrix_offset(matrix, at) + column * matrix->outer + start * matrix->inner;
-    if (matrix->outer != 1) { /* contiguous along p, and a single row */
-        const int64_t step = kernel->turned_columns, n = columns / step * step;
-        for (int64_t j = 0; j < n; j += step)
-            kernel->turned(length, a->at, a->inner, from + j * matrix->outer, matrix->outer, c + j, start > 0);
-        return n;
+    if (rows <= FEW_ROWS) {
+        for (int64_t i = 0; i < rows; ++i)
+            kernel->along(length, a->at + i * a->outer, a->inner, from, matrix->inner, columns, c + i * ldc, accumulate);
+        return columns;
     }
     const int64_t n = columns / kernel->nr * kernel->nr;
-    const SIDE b = {from, kernel->nr, 1, matrix->inner, 0};
+    const SIDE b = {from, kernel->nr, 1, matrix->inner, 0, 0};
     if (n)
-        NAME(tiles)(kernel, rows, n, length, a, &b, c, ldc, start > 0);
+        NAME(tiles)(kernel, rows, n, length, a, &b, c, ldc, accumulate);
     return n;
 }
 
-static void NAME(one_part)(const PLAN *plan, int64_t batch, int64_t row, int64_t column, T *own)
+/* c = or += the sums of turned columns, which are those of blocks of terms, or of groups of columns */
+static void NAME(add_turned)(const T *sums, int64_t columns, int64_t blocks, T *c, int accumulate)
 {
-    const PRODUCT *product = plan->product;
-    const int64_t k = product->k, ldc = product->c ? product->ldc : plan->columns;
-    const int64_t rows = least(plan->rows, product->m - row), columns = least(plan->columns, plan->last_column - column);
-    const int64_t at = plan->first_batch + batch;
-    T *own_b = own + plan->own_a, *own_c = own_b + plan->own_b;
-    T *c = product->c ? product->c + at * product->c_batch + row * ldc + column : own_c;
-    if (k == 0)
-        NAME(zero)(rows, columns, c, ldc);
-    for (int64_t start = 0; start < k; start += DG_KC) {
-        const int64_t length = least(DG_KC, k - start);
-        const SIDE a = NAME(left)(plan, batch, row, rows, start, length, own);
-        const int64_t direct = NAME(direct_columns)(plan, at, rows, column, columns, start, length, &a, c, ldc);
-        if (direct < columns) {
-            const SIDE b = NAME(right)(plan, batch, column + direct, columns - direct, start, length, own_b);
-            NAME(tiles)(plan->kernel, rows, columns - direct, length, &a, &b, c + direct, ldc, start > 0);
+    for (int64_t block = 0; block < blocks; ++block, accumulate = 1)
+        for (int64_t j = 0; j < columns; ++j)
+            c[j] = accumulate ? c[j] + sums[block * columns + j] : sums[block * columns + j];
+}
+
+/* A row by columns that are contiguous along p, where they lie: four blocks of terms at a time of few columns, so that much is read
+   from one place, and the last blocks of four times as many.  Gives for how many columns. */
+static int64_t NAME(turned_columns)(const PLAN *plan, int64_t batch, int64_t column, int64_t columns, T *c)
+{
+    const KERNEL *kernel = plan->kernel;
+    const dg_matrix *matrix = plan->direct_b;
+    const int64_t outer = matrix->outer, k = plan->product->k, width = kernel->turned_columns, step = DG_TURNED * width;
+    const int64_t large = DG_TURNED * DG_KC, whole = k / large * large, n = columns / step * step;
+    const T *from = (const T *)matrix->data + dg_matrix_offset(matrix, plan->first_batch + batch) + column * outer;
+    const SIDE a = NAME(left)(plan, batch, 0, 1, 0, k, NULL);
+    T sums[DG_TURNED * DG_MAX_NR];
+    for (int64_t j = 0; j < n; j += step) {
+        for (int64_t i = j; i < j + step; i += width)
+            for (int64_t start = 0; start < whole; start += large) {
+                const T *b = from + i * outer + start, *next = start + large < whole ? b + large : b + width * outer - start;
+                kernel->turned(DG_KC, a.at + start * a.inner, a.inner, DG_KC * a.inner, b, outer, DG_KC, next, sums);
+                NAME(add_turned)(sums, width, DG_TURNED, c + i, start > 0);
+            }
+        for (int64_t start = whole; start < k; start += DG_KC) {
+            const T *b = from + j * outer + start;
+            kernel->turned(least(DG_KC, k - start), a.at + start * a.inner, a.inner, 0, b, outer, width * outer,
+                           b + step * outer, sums);
+            NAME(add_turned)(sums, step, 1, c + j, start > 0);
         }
     }
-    if (product->finish)
+    return n;
+}
+
+/* one part of a chunk: of the chunk's terms, or of a span of them */
+static void NAME(one_part)(const PLAN *plan, int64_t batch, int64_t row, int64_t column, int64_t span, T *own, dg_stop *stop)
+{
+    const PRODUCT *product = plan->product;
+    const int64_t ldc = product->c ? product->ldc : plan->columns;
+    const int64_t rows = least(plan->rows, product->m - row), columns = least(plan->columns, plan->last_column - column);
+    const int64_t at = plan->first_batch + batch, first = plan->first_term + span * plan->span;
+    const int64_t last = least(first + plan->span, plan->last_term);
+    T *own_b = own + plan->own_a, *own_c = own_b + plan->own_b;
+    T *c = product->c ? product->c + at * product->c_batch + row * ldc + column : own_c;
+    if (product->k == 0)
+        NAME(zero)(rows, columns, c, ldc);
+    const int64_t turned = NAME(is_turned)(plan) ? NAME(turned_columns)(plan, batch, column, columns, c) : 0;
+    for (int64_t start = first; start < last && turned < columns && !dg_stops(stop); start += DG_KC) {
+        const int64_t length = least(DG_KC, last - start), block = (start - plan->first_term) / DG_KC;
+        const int accumulate = start > 0 && !plan->partial;
+        T *to = plan->partial ? plan->partial + ((block * plan->batches + batch) * product->m + row) * product->n + column : c;
+        const int64_t ld = plan->partial ? product->n : ldc;
+        const SIDE a = NAME(left)(plan, batch, row, rows, start, length, own);
+        const int64_t direct =
+            turned + NAME(direct_columns)(plan, at, rows, column, columns, start, length, &a, to, ld, accumulate);
+        if (direct < columns) {
+            const SIDE b = NAME(right)(plan, batch, column + direct, columns - direct, start, length, own_b);
+            NAME(tiles)(plan->kernel, rows, columns - direct, length, &a, &b, to + direct, ld, accumulate);
+        }
+    }
+    if (product->finish && !plan->partial && plan->last_term == product->k)
         product->finish(product->context, at, row, column, rows, columns, c, ldc);
 }
 
 static void NAME(parts)(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread, dg_stop *stop)
 {
     const PLAN *plan = buffers[0];
+    const int64_t spans = NAME(spans)(plan);
     for (int64_t x = lo; x < hi; ++x) {
-        const int64_t in_batch = x % (plan->row_parts * plan->column_parts);
-        NAME(one_part)(plan, x / (plan->row_parts * plan->column_parts), in_batch % plan->row_parts * plan->rows,
-                       plan->first_column + in_batch / plan->row_parts * plan->columns, plan->own + thread * plan->own_size);
+        const int64_t place = x / spans, in_batch = place % (plan->row_parts * plan->column_parts);
+        NAME(one_part)(plan, place / (plan->row_parts * plan->column_parts), in_batch % plan->row_parts * plan->rows,
+                       plan->first_column + in_batch / plan->row_parts * plan->columns, x % spans,
+                       plan->own + thread * plan->own_size, stop);
+    }
+}
+
+/* adds the sums of a chunk's blocks to rows of the result: number / m is the batch element, number % m the row */
+static void NAME(add_up)(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread, dg_stop *stop)
+{
+    enum { PIECE = 64 / sizeof(T) };
+    const PLAN *plan = buffers[0];
+    const PRODUCT *product = plan->product;
+    const int64_t n = product->n, blocks = blocks_of(plan->last_term - plan->first_term, DG_KC);
+    const int64_t next = plan->batches * product->m * n;
+    for (int64_t number = lo; number < hi; ++number) {
+        const int64_t at = plan->first_batch + number / product->m, row = number % product->m;
+        const T *from = plan->partial + number * n;
+        T *c = product->c + at * product->c_batch + row * product->ldc;
+        for (int64_t block = 0; block < blocks; ++block, from += next) {
+            if (plan->first_term == 0 && block == 0) {
+                memcpy(c, from, (size_t)n * sizeof(T));
+                continue;
+            }
+            int64_t j = 0;
+            for (; j + PIECE <= n; j += PIECE)
+                for (int64_t in = j; in < j + PIECE; ++in)
+                    c[in] += from[in];
+            for (; j < n; ++j)
+                c[j] += from[j];
+        }
+        if (product->finish && plan->last_term == product->k)
+            product->finish(product->context, at, row, 0, 1, n, c, product->ldc);
     }
 }
 
@@ -222,22 +324,67 @@ static double NAME(terms)(const PRODUCT *product)
     return (double)product->m * (double)product->n * (double)of_an_element;
 }
 
+/* what an operand is in memory if it can be read where it lies, else null */
+static const dg_matrix *NAME(in_place)(JOIN(dg_pack, SUFFIX) pack, const void *operand)
+{
+    const dg_matrix *matrix = operand;
+    return pack == JOIN(dg_pack_matrix, SUFFIX) && matrix->element == ELEMENT ? matrix : NULL;
+}
+
+/* Which operands are read where they lie: those that are multiplied with few rows or columns, which would not earn what packing
+   costs.  Not a right operand with long rows, though: the rows of its tiles would drive one another out of the caches. */
+static void NAME(choose_direct)(PLAN *plan)
+{
+    const PRODUCT *product = plan->product;
+    const int64_t m = product->m, k = product->k;
+    const dg_matrix *a = NAME(in_place)(product->pack_a, product->a), *b = NAME(in_place)(product->pack_b, product->b);
+    const int64_t few = 2 * plan->kernel->nr;
+    const int few_uses = product->n <= DIRECT && (!a || a->inner == 1 || k <= few || product->n <= few);
+    plan->direct_a = few_uses || m <= FEW_ROWS ? a : NULL;
+    if (!b)
+        return;
+    const int64_t step = b->inner < 0 ? -b->inner : b->inner;
+    const int is_near = least(k, DG_KC) * step * (int64_t)sizeof(T) <= NEAR;
+    const int by_rows = b->outer == 1 && (m <= 2 * plan->kernel->mr || (m <= DIRECT && is_near));
+    if (by_rows || (b->inner == 1 && m == 1 && plan->direct_a && plan->kernel->turned))
+        plan->direct_b = b;
+}
+
+/* Whether threads share out the terms, of a small result that has many of them; if so, in spans of how many. */
+static int NAME(shares_terms)(PLAN *plan, int64_t wanted)
+{
+    const PRODUCT *product = plan->product;
+    const int64_t m = product->m, n = product->n, of_a_block = m * n * DG_KC, blocks = blocks_of(product->k, DG_KC);
+    const int64_t length = blocks_of(PART_TERMS, of_a_block), spans = blocks_of(wanted, product->batches);
+    const int is_small = m <= 2 * BLOCK_ROWS && m * n <= BLOCK_ROWS * BLOCK_COLUMNS;
+    if (wanted < 2 || !is_small || blocks < spans * length || !product->c || NAME(is_turned)(plan))
+        return 0;
+    plan->rows = rounded(m, plan->kernel->mr);
+    plan->columns = rounded(n, plan->kernel->nr);
+    plan->span = DG_KC * blocks_of(blocks, spans);
+    return 1;
+}
+
 /* The sizes of parts: large ones for the sake of the caches, but enough of them for the threads. */
 static void NAME(choose_parts)(PLAN *plan, int64_t threads)
 {
     const PRODUCT *product = plan->product;
+    const int64_t wanted = threads < 2 ? 1 : threads * PARTS_OF_A_THREAD;
     const int64_t mr = plan->kernel->mr, nr = plan->kernel->nr, m = product->m, n = product->n;
     const double terms = NAME(terms)(product);
     plan->rows = least(rounded(BLOCK_ROWS, mr), rounded(m, mr));
-    plan->columns = least(rounded(BLOCK_COLUMNS, nr), rounded(n, nr));
+    plan->columns = m <= FEW_ROWS ? rounded(n, nr) : least(rounded(BLOCK_COLUMNS, nr), rounded(n, nr));
+    plan->span = product->k;
     if (product->batches >= threads * PARTS_OF_A_THREAD) {
         if (m <= 4 * BLOCK_ROWS && n <= BLOCK_COLUMNS)
             plan->rows = rounded(m, mr); /* a part is a batch element: nothing is shared */
         return;
     }
+    if (NAME(shares_terms)(plan, wanted))
+        return;
     for (;;) {
         const int64_t in_batch = blocks_of(m, plan->rows) * blocks_of(n, plan->columns);
-        if (in_batch * product->batches >= threads * PARTS_OF_A_THREAD || terms / (double)in_batch < 2 * PART_TERMS)
+        if (in_batch * product->batches >= wanted || terms / (double)in_batch < 2 * PART_TERMS)
             return;
         if (plan->columns >= 2 * plan->rows && plan->columns > 4 * nr)
             plan->columns = rounded(blocks_of(plan->columns, 2), nr);
@@ -255,10 +402,11 @@ static void NAME(run_chunk)(const dg_runtime *rt, PLAN *plan, int64_t threads, d
 {
     void *const buffers[] = {plan};
     int64_t of_a;
-    const int64_t n_packed = plan->batches * NAME(shared_groups)(plan, &of_a) * blocks_of(plan->product->k, DG_KC);
+    const int64_t blocks = blocks_of(plan->last_term - plan->first_term, DG_KC);
+    const int64_t n_packed = plan->batches * NAME(shared_groups)(plan, &of_a) * blocks;
     plan->row_parts = blocks_of(plan->product->m, plan->rows);
     plan->column_parts = blocks_of(plan->last_column - plan->first_column, plan->columns);
-    const int64_t n_parts = plan->batches * plan->row_parts * plan->column_parts;
+    const int64_t n_parts = plan->batches * plan->row_parts * plan->column_parts * NAME(spans)(plan);
     if (threads < 2) {
         NAME(pack_shared)(buffers, NULL, 0, n_packed, 0, stop);
         for (int64_t x = 0; x < n_parts && !dg_stops(stop); ++x)
@@ -269,56 +417,48 @@ static void NAME(run_chunk)(const dg_runtime *rt, PLAN *plan, int64_t threads, d
         rt->parallel(NAME(pack_shared), buffers, NULL, n_packed, 1, n_packed, stop);
     if (!stop->stopped)
         rt->parallel(NAME(parts), buffers, NULL, n_parts, 1, 1, stop);
+    if (plan->partial && !stop->stopped)
+        rt->parallel(NAME(add_up), buffers, NULL, plan->batches * plan->product->m, 1, 1 + SUMMED / plan->product->n, stop);
 }
 
-/* what an operand is in memory if it can be read where it lies, else null */
-static const dg_matrix *NAME(in_place)(JOIN(dg_pack, SUFFIX) pack, const void *operand)
-{
-    const dg_matrix *matrix = operand;
-    return pack == JOIN(dg_pack_matrix, SUFFIX) && matrix->element == ELEMENT ? matrix : NULL;
-}
-
-/* Which operands are read where they lie: those that are multiplied with few rows or columns, which would not earn what packing
-   costs.  Not a right operand with long rows, though: the rows of its tiles would drive one another out of the caches. */
-static void NAME(choose_direct)(PLAN *plan)
-{
-    const PRODUCT *product = plan->product;
-    const int64_t m = product->m, k = product->k;
-    const dg_matrix *a = NAME(in_place)(product->pack_a, product->a), *b = NAME(in_place)(product->pack_b, product->b);
-    plan->direct_a = product->n <= DIRECT ? a : NULL;
-    if (!b)
-        return;
-    const int64_t step = b->inner < 0 ? -b->inner : b->inner;
-    const int is_near = least(k, DG_KC) * step * (int64_t)sizeof(T) <= NEAR;
-    const int by_rows = b->outer == 1 && (m <= 2 * plan->kernel->mr || (m <= DIRECT && is_near));
-    if (by_rows || (b->inner == 1 && m == 1 && plan->kernel->turned))
-        plan->direct_b = b;
-}
-
-/* what is shared, and the sizes of chunks; gives how many elements of memory it takes, and how many of them for shared panels */
-static int64_t NAME(choose_chunks)(PLAN *plan, int64_t threads, int64_t *columns, int64_t *shared)
+/* What is shared, and the sizes of chunks: several batch elements, or of a large one some columns and blocks of terms, so that the
+   panels of both operands stay in the last cache.  Gives how many elements of memory it takes. */
+static int64_t NAME(choose_chunks)(PLAN *plan, int64_t threads)
 {
     const PRODUCT *product = plan->product;
     const int64_t mr = plan->kernel->mr, nr = plan->kernel->nr, m = product->m, n = product->n, k = product->k;
-    const int64_t a_size = rounded(m, mr) * k, b_size = rounded(n, nr) * k, room = SHARED_BYTES / (int64_t)sizeof(T);
-    NAME(choose_direct)(plan);
-    /* a chunk is some batch elements or, of a large right operand, some columns */
+    const int64_t room = SHARED_BYTES / (int64_t)sizeof(T);
+    const int64_t fewest = product->c ? least(k, DG_KC) : k; /* terms: without a result array, sums cannot wait */
+    const int64_t half = fewest ? room / fewest / 2 : room;
     const int share_b = m > plan->rows && !plan->direct_b;
-    const int share_a = n > plan->columns && !plan->direct_a && a_size + (share_b ? b_size : 0) <= room;
-    const int64_t in_batch = (share_a ? a_size : 0) + (share_b ? b_size : 0);
-    plan->batches = in_batch ? room / in_batch : product->batches;
-    plan->batches = plan->batches < 1 ? 1 : least(plan->batches, product->batches);
-    *columns = n;
-    if (share_b && b_size > room) {
-        *columns = room / k / plan->columns * plan->columns;
-        *columns = *columns < plan->columns ? plan->columns : *columns;
+    const int share_a = n > plan->columns && !plan->direct_a && rounded(m, mr) <= half;
+    plan->chunk_columns = rounded(n, nr);
+    if (share_b && plan->chunk_columns > half)
+        plan->chunk_columns = half < plan->columns ? plan->columns : half / plan->columns * plan->columns;
+    if (share_b && !share_a && !plan->direct_a && blocks_of(m, plan->rows) >= threads * PARTS_OF_A_THREAD)
+        plan->columns = plan->chunk_columns; /* each part packs its own rows: once */
+    const int64_t width = (share_a ? rounded(m, mr) : 0) + (share_b ? plan->chunk_columns : 0);
+    plan->chunk_batches = product->batches;
+    plan->chunk_terms = k ? k : 1;
+    plan->size_partial = 0;
+    if (plan->span < k) {
+        const int64_t of_a_block = product->batches * m * n, blocks = least(blocks_of(k, DG_KC), 1 + room / of_a_block);
+        plan->chunk_terms = blocks * DG_KC;
+        plan->size_partial = rounded(of_a_block * blocks, ALIGNED);
     }
-    plan->own_a = share_a || plan->direct_a ? 0 : rounded(plan->rows * least(k, DG_KC), ALIGNED);
-    plan->own_b = share_b ? 0 : rounded((plan->direct_b ? DG_STRIPS * nr : plan->columns) * least(k, DG_KC), ALIGNED);
+    if (width && width * k > room) {
+        plan->chunk_batches = 1;
+        plan->chunk_terms = product->c && room / width < k ? rounded(room / width + 1, DG_KC) - DG_KC : k;
+        plan->chunk_terms = plan->chunk_terms < fewest ? fewest : plan->chunk_terms;
+    } else if (width && k)
+        plan->chunk_batches = least(room / (width * k), product->batches);
+    const int64_t length = least(k, DG_KC), panels = plan->chunk_batches * plan->chunk_terms;
+    plan->own_a = share_a || plan->direct_a ? 0 : rounded(plan->rows * length, ALIGNED);
+    plan->own_b = share_b ? 0 : rounded((plan->direct_b ? DG_STRIPS * nr : plan->columns) * length, ALIGNED);
     plan->own_size = plan->own_a + plan->own_b + (product->c ? 0 : rounded(plan->rows * plan->columns, ALIGNED));
-    shared[0] = share_a ? rounded(a_size * plan->batches, ALIGNED) : 0;
-    shared[1] = share_b ? rounded(least(*columns, n), nr) * k * plan->batches : 0;
-    return plan->own_size * threads + shared[0] + shared[1];
+    plan->size_a = share_a ? rounded(rounded(m, mr) * panels, ALIGNED) : 0;
+    plan->size_b = share_b ? plan->chunk_columns * panels : 0;
+    return plan->own_size * threads + plan->size_a + plan->size_b + plan->size_partial;
 }
 
 /* of a column that was computed as a row */
@@ -343,23 +483,28 @@ int JOIN(dg_multiply, SUFFIX)(const dg_runtime *rt, const PRODUCT *product, dg_s
         return JOIN(dg_multiply, SUFFIX)(rt, &turned, stop);
     }
     const int64_t threads = NAME(terms)(product) * (double)batches < PARALLEL_TERMS ? 1 : rt->n_threads;
-    int64_t columns, shared[2];
+    NAME(choose_direct)(&plan);
     NAME(choose_parts)(&plan, threads);
-    const int64_t size = NAME(choose_chunks)(&plan, threads, &columns, shared), together = plan.batches;
+    const int64_t size = NAME(choose_chunks)(&plan, threads);
     T *memory = NULL;
     if (size && !(memory = rt->take((size_t)size * sizeof(T))))
         return DG_NO_MEMORY;
     plan.own = memory;
-    plan.shared_a = shared[0] ? memory + plan.own_size * threads : NULL;
-    plan.shared_b = shared[1] ? memory + plan.own_size * threads + shared[0] : NULL;
-    for (int64_t batch = 0; batch < batches && !stop->stopped; batch += together)
-        for (int64_t column = 0; column < n && !stop->stopped; column += columns) {
-            plan.first_batch = batch;
-            plan.batches = least(together, batches - batch);
-            plan.first_column = column;
-            plan.last_column = least(column + columns, n);
-            NAME(run_chunk)(rt, &plan, threads, stop);
-        }
+    plan.shared_a = plan.size_a ? memory + plan.own_size * threads : NULL;
+    plan.shared_b = plan.size_b ? memory + plan.own_size * threads + plan.size_a : NULL;
+    plan.partial = plan.size_partial ? memory + plan.own_size * threads : NULL;
+    for (int64_t batch = 0; batch < batches; batch += plan.chunk_batches)
+        for (int64_t column = 0; column < n; column += plan.chunk_columns)
+            for (int64_t term = 0; term == 0 || term < product->k; term += plan.chunk_terms) {
+                plan.first_batch = batch;
+                plan.batches = least(plan.chunk_batches, batches - batch);
+                plan.first_column = column;
+                plan.last_column = least(column + plan.chunk_columns, n);
+                plan.first_term = term;
+                plan.last_term = least(term + plan.chunk_terms, product->k);
+                if (!stop->stopped)
+                    NAME(run_chunk)(rt, &plan, threads, stop);
+            }
     if (memory)
         rt->give(memory);
     return stop->stopped ? DG_STOPPED : 0;

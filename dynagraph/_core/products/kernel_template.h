@@ -31,7 +31,9 @@ enum { NAME(LANES) = BYTES / sizeof(T), NAME(NR) = 2 * NAME(LANES), NAME(MR) = 0
 static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, int accumulate)
 {
     DG_ROWS(DECLARE)
-#define PREFETCH(i) __builtin_prefetch(c + i * ldc, 1);
+#define PREFETCH(i)                                                                                                   \
+    __builtin_prefetch(c + i * ldc, 1);                                                                               \
+    __builtin_prefetch(c + i * ldc + NAME(NR) - 1, 1); /* c is seldom aligned: the row's second line */
     DG_ROWS(PREFETCH)
 #undef PREFETCH
 #pragma GCC unroll 4
@@ -110,55 +112,97 @@ static void NAME(direct)(int64_t rows, int64_t k, const T *a, int64_t outer, int
             c[i * ldc + j] = accumulate ? c[i * ldc + j] + aside[i * NAME(NR) + j] : aside[i * NAME(NR) + j];
 }
 
+/* One row by rows of b, which are read from end to end, several at a time: the sums stay in the first cache. */
+#define TOGETHER(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+static void NAME(along)(int64_t k, const T *a, int64_t inner, const T *b, int64_t b_inner, int64_t columns, T *c, int accumulate)
+{
+    enum { ROWS = 0 TOGETHER(ONE), CHUNK = 8192 / sizeof(T) };
+    T sums[CHUNK];
+    for (int64_t first = 0; first < columns; first += CHUNK) {
+        const int64_t n = columns - first < CHUNK ? columns - first : CHUNK;
+        int64_t p = 0, j;
+        memset(sums, 0, (size_t)n * sizeof(T));
+        for (; p + ROWS <= k; p += ROWS) {
+#define TERM(q)                                                                                                       \
+    const T left##q = a[(p + q) * inner];                                                                             \
+    const T *const row##q = b + (p + q) * b_inner + first;
+            TOGETHER(TERM)
+#undef TERM
+            for (j = 0; j + LANES <= n; j += LANES) {
+                V sum = *(const V *)(sums + j);
+#define ADD(q) sum += left##q * *(const V *)(row##q + j);
+                TOGETHER(ADD)
+#undef ADD
+                *(V *)(sums + j) = sum;
+            }
+            for (; j < n; ++j) {
+                T sum = sums[j];
+#define ADD(q) sum += left##q * row##q[j];
+                TOGETHER(ADD)
+#undef ADD
+                sums[j] = sum;
+            }
+        }
+        for (; p < k; ++p) {
+            const T left = a[p * inner], *row = b + p * b_inner + first;
+            for (j = 0; j + LANES <= n; j += LANES)
+                *(V *)(sums + j) += left * *(const V *)(row + j);
+            for (; j < n; ++j)
+                sums[j] += left * row[j];
+        }
+        for (j = 0; j < n; ++j)
+            c[first + j] = accumulate ? c[first + j] + sums[j] : sums[j];
+    }
+}
+#undef TOGETHER
+
 #ifdef TURNED
-/* One row by columns that are contiguous along p: squares of b are transposed in registers. */
+/* One row by columns that are contiguous along p: some terms of one group after the other are transposed, then added up in turns,
+   since each sum waits for the one before it. */
 #define GROUPS(X) X(0) X(1) X(2) X(3)
-static void NAME(turned)(int64_t k, const T *a, int64_t inner, const T *b, int64_t b_outer, T *c, int accumulate)
+static void NAME(turned)(int64_t k, const T *a, int64_t inner, int64_t a_group, const T *b, int64_t b_outer, int64_t b_group,
+                         const T *next, T *sums)
 {
     typedef TURNED W;
-    enum { SIDE = sizeof(W) / sizeof(T), AHEAD = 512 / sizeof(T) };
+    enum { SIDE = sizeof(W) / sizeof(T), WIDTH = (0 GROUPS(ONE)) * SIDE };
+    enum { LINE = 64 / sizeof(T), TERMS = 4 * LINE, AHEAD = 8 * LINE };
+    T turned[TERMS * WIDTH] __attribute__((aligned(64)));
 #define DECLARE_GROUP(g) W sum##g = {0};
     GROUPS(DECLARE_GROUP)
-    int64_t p = 0;
-    for (; p + 2 * SIDE <= k; p += 2 * SIDE) {
-        T square[SIDE * SIDE];
-#define ADD_GROUP(g)                                                                                                  \
-    _Pragma("GCC unroll 8") for (int i = 0; i < SIDE; ++i)                                                            \
-        __builtin_prefetch(b + (g * SIDE + i) * b_outer + p + AHEAD, 0, 2);                                           \
-    _Pragma("GCC unroll 2") for (int half = 0; half < 2; ++half) {                                                    \
-        TURN(b + g * SIDE * b_outer + p + half * SIDE, b_outer, SIDE, square);                                        \
-        _Pragma("GCC unroll 8") for (int i = 0; i < SIDE; ++i)                                                        \
-            sum##g += a[(p + half * SIDE + i) * inner] * *(const W *)(square + i * SIDE);                             \
+    for (int64_t start = 0; start < k; start += TERMS) {
+        const int64_t terms = k - start < TERMS ? k - start : TERMS;
+        const T *ahead = start + AHEAD < k ? b + start + AHEAD : next + (start + AHEAD - k);
+        for (int64_t g = 0; g < WIDTH / SIDE; ++g) {
+            const T *from = b + g * b_group + start;
+            int64_t p = 0;
+            for (; p + LINE <= terms; p += LINE) {
+                for (int64_t i = 0; i < SIDE; ++i)
+                    __builtin_prefetch(ahead + g * b_group + i * b_outer + p, 0, 2);
+                TURN(from + p, b_outer, WIDTH, turned + p * WIDTH + g * SIDE);
+                TURN(from + p + SIDE, b_outer, WIDTH, turned + (p + SIDE) * WIDTH + g * SIDE);
+            }
+            for (; p < terms; ++p)
+                for (int64_t i = 0; i < SIDE; ++i)
+                    turned[p * WIDTH + g * SIDE + i] = from[i * b_outer + p];
+        }
+        for (int64_t p = 0; p < terms; ++p) {
+#define ADD_GROUP(g) sum##g += a[g * a_group + (start + p) * inner] * *(const W *)(turned + p * WIDTH + g * SIDE);
+            GROUPS(ADD_GROUP)
+        }
     }
-        GROUPS(ADD_GROUP)
-    }
-    for (; p < k; ++p) {
-#define ADD_ONE(g)                                                                                                    \
-    {                                                                                                                 \
-        W right;                                                                                                      \
-        for (int i = 0; i < SIDE; ++i)                                                                                \
-            right[i] = b[(g * SIDE + i) * b_outer + p];                                                               \
-        sum##g += a[p * inner] * right;                                                                               \
-    }
-        GROUPS(ADD_ONE)
-    }
-#define PUT_GROUP(g)                                                                                                  \
-    if (accumulate)                                                                                                   \
-        sum##g = *(const W *)(c + g * SIDE) + sum##g;                                                                 \
-    *(W *)(c + g * SIDE) = sum##g;
+#define PUT_GROUP(g) *(W *)(sums + g * SIDE) = sum##g;
     GROUPS(PUT_GROUP)
 #undef DECLARE_GROUP
 #undef ADD_GROUP
-#undef ADD_ONE
 #undef PUT_GROUP
 }
 #undef GROUPS
-#define TURNED_KERNEL NAME(turned), 4 * sizeof(TURNED) / sizeof(T)
+#define TURNED_KERNEL NAME(turned), sizeof(TURNED) / sizeof(T)
 #else
 #define TURNED_KERNEL NULL, 0
 #endif
 
-const JOIN(dg, kernel, SUFFIX) NAME(dg_kernel) = {QUOTE(ISA), NAME(MR), NAME(NR), NAME(micro), NAME(direct), NAME(one_row),
+const JOIN(dg, kernel, SUFFIX) NAME(dg_kernel) = {QUOTE(ISA), NAME(MR), NAME(NR), NAME(micro), NAME(direct), NAME(one_row), NAME(along),
                                                   TURNED_KERNEL};
 
 #undef JOIN_

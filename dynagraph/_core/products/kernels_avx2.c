@@ -2,6 +2,8 @@
 #include "micro.h"
 #include "squares.h"
 
+#include <string.h>
+
 #if defined(__x86_64__)
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)

@@ -1,6 +1,8 @@
 /* Micro-kernels for any processor of the architecture: 16-byte vectors (SSE2, NEON). */
 #include "micro.h"
 
+#include <string.h>
+
 #if defined(__aarch64__)
 #define ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #else

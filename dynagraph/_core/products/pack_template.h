@@ -36,15 +36,30 @@ DG_AVX2 static void NAME(transpose_large)(const T *from, int64_t outer, int64_t 
         }
     NAME(transpose_plainly)(from + p, outer, width, k - p, width, to + p * width);
 }
+
+/* ... that is narrower than a square, by squares with rows of the next panel: what they write behind a column's end is written
+   over */
+DG_AVX2 static void NAME(transpose_narrow)(const T *from, int64_t outer, int64_t k, int64_t width, T *to)
+{
+    int64_t p = 0;
+    for (; p + LARGE <= k; p += LARGE)
+        LARGE_SQUARE(from + p, outer, width, to + p * width);
+    NAME(transpose_plainly)(from + p, outer, width, k - p, width, to + p * width);
+}
 #endif
 #endif
 
-static void NAME(transpose)(const T *from, int64_t outer, int64_t count, int64_t k, int64_t width, T *to)
+/* after: rows that lie behind these, and are packed behind them later on */
+static void NAME(transpose)(const T *from, int64_t outer, int64_t count, int64_t after, int64_t k, int64_t width, T *to)
 {
 #ifdef DG_HAS_SQUARES
 #if defined(__x86_64__)
     if (count == width && width >= LARGE && __builtin_cpu_supports("avx2")) {
         NAME(transpose_large)(from, outer, k, width, to);
+        return;
+    }
+    if (count == width && width + after >= LARGE && 2 * width > LARGE && __builtin_cpu_supports("avx2")) {
+        NAME(transpose_narrow)(from, outer, k, width, to);
         return;
     }
 #endif
@@ -74,10 +89,11 @@ static inline __attribute__((always_inline)) void NAME(copy_panels)(const T *fro
     }
 }
 
-static void NAME(pack_panel)(const T *from, int64_t outer, int64_t inner, int64_t count, int64_t k, int64_t width, T *to)
+static void NAME(pack_panel)(const T *from, int64_t outer, int64_t inner, int64_t count, int64_t after, int64_t k, int64_t width,
+                             T *to)
 {
     if (inner == 1) {
-        NAME(transpose)(from, outer, count, k, width, to);
+        NAME(transpose)(from, outer, count, after, k, width, to);
         return;
     }
     for (int64_t p = 0; p < k; ++p)
@@ -100,7 +116,7 @@ static void NAME(pack_whole_panels)(const T *from, int64_t outer, int64_t inner,
             return;
         }
     for (int64_t i = 0; i < count; i += width, to += width * k)
-        NAME(pack_panel)(from + i * outer, outer, inner, width, k, width, to);
+        NAME(pack_panel)(from + i * outer, outer, inner, width, count - i - width, k, width, to);
 }
 
 static void NAME(pack)(const T *from, int64_t outer, int64_t inner, int64_t count, int64_t k, int64_t width, T *to)
@@ -110,7 +126,7 @@ static void NAME(pack)(const T *from, int64_t outer, int64_t inner, int64_t coun
     if (whole == count)
         return;
     memset(to + whole * k, 0, (size_t)(k * width) * sizeof(T));
-    NAME(pack_panel)(from + whole * outer, outer, inner, count - whole, k, width, to + whole * k);
+    NAME(pack_panel)(from + whole * outer, outer, inner, count - whole, 0, k, width, to + whole * k);
 }
 
 #undef JOIN_
