@@ -100,7 +100,7 @@ class Node:
     def must_run(self) -> bool:
         """Whether it is run even where nothing uses its value: what it raises is for the user, or what it does for others."""
         call = self.attrs.get("call")
-        return self.has_effect or self.may_raise and not (isinstance(call, FunctionCall) and call.optional)
+        return self.has_effect or (self.may_raise and not (isinstance(call, FunctionCall) and call.optional))
 
     @property
     def given_attrs(self) -> dict[str, Any]:

@@ -70,5 +70,5 @@ define_op(
     eager=_eager_effect,
     lowering=Library("external_call"),
     has_effect=True,
-    doc="a function of our own that has effects, called once, in its order among such calls; what it raises is raised to the caller",
+    doc="a function of ours that has effects, called once, in its order among such calls; what it raises goes to the caller",
 )

@@ -34,7 +34,8 @@ class Work:
     """An operation on tensors that was started.  Its results are there after `wait`, not before."""
 
     __slots__ = (
-        "__weakref__", "_buffers", "_engine", "_error", "_finish", "_future", "_given_up", "_request", "_result", "_timeout", "_what",
+        "__weakref__", "_buffers", "_engine", "_error", "_finish", "_future", "_given_up", "_request", "_result", "_timeout",
+        "_what",
     )  # fmt: skip
 
     def __init__(

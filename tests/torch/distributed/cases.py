@@ -1,7 +1,7 @@
 """Collectives that run on PyTorch (gloo) and on dynagraph.torch alike: each case gives tensors, which must be the same.
 
-``python -m tests.torch.distributed.cases own|torch FOLDER`` is one rank: it writes what its cases gave to FOLDER.  PyTorch's ranks are
-told by the environment who they are; those of dynagraph.torch are started by mpiexec.
+``python -m tests.torch.distributed.cases own|torch FOLDER`` is one rank: it writes what its cases gave to FOLDER.  PyTorch's ranks
+are told by the environment who they are; those of dynagraph.torch are started by mpiexec.
 """
 
 from __future__ import annotations

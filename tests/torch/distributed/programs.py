@@ -225,8 +225,8 @@ def works_of_compiled_code(r: int, w: int) -> None:
 
 
 PROGRAMS = (
-    mistakes, shapes_that_differ, ranks_that_do_not_come, outside_of_a_group, views_with_gaps, saved_values_that_were_reduced, compiled_collectives,
-    compiled_training_step, checks_come_before_collectives, works_of_compiled_code,
+    mistakes, shapes_that_differ, ranks_that_do_not_come, outside_of_a_group, views_with_gaps, saved_values_that_were_reduced,
+    compiled_collectives, compiled_training_step, checks_come_before_collectives, works_of_compiled_code,
 )  # fmt: skip
 
 

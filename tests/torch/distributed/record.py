@@ -26,7 +26,8 @@ def recorded(ranks: int) -> list[dict[str, np.ndarray]]:
     """What was recorded, of each rank."""
     with np.load(FILE) as file:
         return [
-            {name.split(" ", 2)[2]: file[name] for name in file.files if name.startswith(f"{ranks} {rank} ")} for rank in range(ranks)
+            {name.split(" ", 2)[2]: file[name] for name in file.files if name.startswith(f"{ranks} {rank} ")}
+            for rank in range(ranks)
         ]
 
 

@@ -1,4 +1,4 @@
-"""torch.distributed on MPI: against PyTorch's gloo, as recorded; what several ranks check together; one process; ranks that fail."""
+"""torch.distributed on MPI: PyTorch's gloo, as recorded; what several ranks check together; one process; ranks that fail."""
 
 from __future__ import annotations
 
