@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ROOMS = sorted(path for path in (ROOT / "dynagraph").rglob("README.md"))
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *ROOMS, *sorted((ROOT / "docs").glob("*.md"))]
 # pages whose examples run one after the other, on any machine
-RUN = ["docs/numerics.md", "docs/gradients.md", "docs/loops.md", "docs/export.md", "docs/data.md"]
+RUN = ["docs/numerics.md", "docs/gradients.md", "docs/loops.md", "docs/export.md", "docs/data.md", "docs/distributed.md"]
 NAMED = re.compile(r"`([\w./-]+(?:/|\.(?:py|pyi|c|cpp|h|md|toml)))`")
 
 

@@ -100,7 +100,7 @@ class Node:
     def must_run(self) -> bool:
         """Whether it is run even where nothing uses its value: what it raises is for the user, or what it does for others."""
         call = self.attrs.get("call")
-        return self.has_effect or self.may_raise and not (isinstance(call, FunctionCall) and call.optional)
+        return self.has_effect or (self.may_raise and not (isinstance(call, FunctionCall) and call.optional))
 
     @property
     def given_attrs(self) -> dict[str, Any]:
@@ -341,6 +341,26 @@ class Graph:
         node._prev._next, node._next._prev = node._next, node._prev
         if node.kind == "placeholder":
             self._placeholders = None
+
+    def bring_before(self, place: Node, nodes: Iterable[Node]) -> None:
+        """Move nodes, and what they are computed from, before another one, which none of them needs."""
+        wanted = set(self.placeholders)  # all of them: their order is that of the inputs
+        stack = list(nodes)
+        while stack:
+            node = stack.pop()
+            if node.kind != "placeholder" and node not in wanted:
+                wanted.add(node)
+                stack += node.args
+        node = place._next
+        while node is not self._root:
+            following = node._next
+            if node in wanted:
+                node._prev._next, node._next._prev = node._next, node._prev
+                node._prev, node._next = place._prev, place
+                place._prev._next = node
+                place._prev = node
+            node = following
+        self._placeholders = None
 
     def eliminate_dead_code(self) -> int:
         """Erase call_function and get_attr nodes that nothing uses; gives how many went."""

@@ -114,13 +114,23 @@ def as_main(source: Any, filename: str, attributes: dict[str, Any]) -> None:
     try:
         code = source if isinstance(source, types.CodeType) else compile(source, filename, "exec", dont_inherit=True)
         exec(code, module.__dict__)
-    except SystemExit:
+    except SystemExit as ended:
+        end_other_ranks(ended.code)
         raise
     except BaseException as error:
         below = None if error.__traceback__ is None else error.__traceback__.tb_next
         shown = sys.excepthook  # the script may have set it
         sys.excepthook = lambda kind, value, _: shown(kind, value.with_traceback(below), below)
         raise
+
+
+def end_other_ranks(code: Any) -> None:
+    """A rank of `torch.distributed` that gives up (``sys.exit(1)``) ends all: the others would wait for it."""
+    groups = sys.modules.get("dynagraph.torch.distributed.groups")
+    if groups is not None and code not in (None, 0):
+        if not isinstance(code, int):
+            print(code, file=sys.stderr)
+        groups.abort(code if isinstance(code, int) else 1)
 
 
 class Installing:

@@ -218,7 +218,7 @@ class Builder:
         if self.check_op is not None:
             self._bail_out_unless_known(wrong)
             return
-        self._allow_bailout("an index may be out of bounds, or the like")
+        self._allow_bailout("an index may be out of bounds, or the like", wrong)
         check = self.call("any", wrong, axis=tuple(range(wrong.ndim)), keepdims=False) if wrong.ndim else wrong
         if len(self.checks) == MOST_CHECKS:
             check = self.call("logical_or", self.checks.pop(), check)
@@ -235,11 +235,25 @@ class Builder:
         """Whether the program as it is may leave a call to the plain function."""
         return bool(self.checks) or self.check_op is not None or any(node.may_raise for node in self.graph.nodes)
 
-    def _allow_bailout(self, why: str) -> None:
+    def _allow_bailout(self, why: str, wrong: Node | None = None) -> None:
+        """Refuse what bails out too late; a check (`wrong`) is done before all effects, if it does not depend on them."""
         if not self.may_bail_out:
             raise Unsupported("RANDOM_DRAW", why)
-        if self.committed:
+        if self.committed and (wrong is None or self._follows_effects(wrong)):
             raise Unsupported("SIDE_EFFECT", f"{why}, after what other processes have taken part in")
+
+    def _follows_effects(self, node: Node) -> bool:
+        """Whether a value depends on what a node with an effect gives."""
+        seen: set[Node] = set()
+        stack = [node]
+        while stack:
+            node = stack.pop()
+            if node.has_effect:
+                return True
+            if node not in seen:
+                seen.add(node)
+                stack += node.args
+        return False
 
     def is_within(self, places: Node, size: Dim) -> bool | None:
         """Whether places, of int64, are in bounds of an axis of `size` elements, counted from its end or not; None: not known."""

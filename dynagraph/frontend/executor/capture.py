@@ -439,6 +439,11 @@ class _Ending:
         orders = [None if into is not None else order_in_memory(n) for n, into in zip(results.nodes, results.into)]
         nodes = [n if order is None else graph.call(OPS["transpose"], n, axes=order) for n, order in zip(results.nodes, orders)]
         _settle(graph)
+        effects = [n for n in graph.nodes if n.has_effect] if ex.builder.committed else ()
+        if effects:
+            graph.bring_before(effects[0], ex.builder.checks)
+        if any(n.attrs["awaited"] and not n.users and n not in nodes for n in effects):
+            raise Break("SIDE_EFFECT", None, "a collective is started, and nothing waits for it")
         graph.output(nodes, results.into, len(ex.builder.checks), () if ex.library is NUMPY else results.scalars)
         outputs = tuple(
             (

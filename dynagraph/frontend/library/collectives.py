@@ -23,7 +23,7 @@ def _register() -> None:
 
     def started(b: Builder, x: Node, like: Node, count: int, *about: Any) -> Node:
         call = FunctionCall(functions.started, (Slot(0), Slot(1), count, *about))
-        return b.call("effect_call", x, like, call=call, dtype=dtypes.int64, shape=())
+        return b.call("effect_call", x, like, call=call, dtype=dtypes.int64, shape=(), awaited=True)
 
     def finished(b: Builder, handle: Node, like: Node, count: int) -> Node:
         call = FunctionCall(functions.finished, (Slot(0), Slot(1), count), takes_out=True)

@@ -22,7 +22,7 @@ def _eager(xp: Any, *operands: Any, call: FunctionCall, result: int | None, dtyp
     return value
 
 
-def _eager_effect(xp: Any, *operands: Any, **attrs: Any) -> Any:
+def _eager_effect(xp: Any, *operands: Any, awaited: bool, **attrs: Any) -> Any:
     try:
         return _eager(xp, *operands, **attrs)
     except Exception as error:
@@ -63,11 +63,12 @@ define_op(
 define_op(
     "effect_call",
     arity=None,
-    attrs={"call": REQUIRED, "result": None, "dtype": REQUIRED, "shape": REQUIRED},
+    # awaited: its value stands for what is under way, and something must take it
+    attrs={"call": REQUIRED, "result": None, "dtype": REQUIRED, "shape": REQUIRED, "awaited": False},
     dtype=lambda metas, attrs: attrs["dtype"],
     shape=lambda metas, attrs: attrs["shape"],
     eager=_eager_effect,
     lowering=Library("external_call"),
     has_effect=True,
-    doc="a function of our own that has effects, called once, in its order among such calls; what it raises is raised to the caller",
+    doc="a function of ours that has effects, called once, in its order among such calls; what it raises goes to the caller",
 )

@@ -296,6 +296,8 @@ def _each(b: _Batch, node: Node) -> Term:
 
 
 def _external_call(b: _Batch, node: Node) -> Term:
+    if node.has_effect:
+        raise NotBatched(f"append_batched: {node.name}: {node.attrs['call']} has effects: it is called once, not for each item")
     call = node.attrs["call"]
     rule = None if call.each else _CALLS.get(call.function)
     made = None if rule is None else rule(b, node)

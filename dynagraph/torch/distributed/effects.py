@@ -1,8 +1,8 @@
 """Collectives as functions of arrays, which compiled programs call.
 
-A program is made of values: a collective takes arrays and gives a new one.  `exchanged` waits for it; `started` gives a number that
-`finished` takes.  Captured code calls these instead of the functions on tensors, with the same messages on the wire: other ranks may
-run the same call plainly.
+A program is made of values: a collective takes arrays and gives a new one.  `exchanged` waits for it; `started` gives a number
+that `finished` takes.  Captured code calls these instead of the functions on tensors, with the same messages on the wire: other
+ranks may run the same call plainly.
 """
 
 from __future__ import annotations

@@ -447,7 +447,7 @@ def place_of(group: ProcessGroup, global_rank: int) -> int:
     """The rank in a group of a process with a rank among all.  An error where it is not in it."""
     if global_rank in group._ranks:
         return group._ranks.index(global_rank)
-    if group._ranks == tuple(range(group.size())):
+    if group is _state.default:
         raise RuntimeError(f"invalid rank {global_rank}: the world has {group.size()} ranks, from 0 on")
     raise ValueError(f"Global rank {global_rank} is not part of group {group}, whose ranks are {list(group._ranks)}")
 

@@ -33,7 +33,10 @@ def advance() -> None:
 class Work:
     """An operation on tensors that was started.  Its results are there after `wait`, not before."""
 
-    __slots__ = ("__weakref__", "_buffers", "_engine", "_error", "_finish", "_future", "_request", "_result", "_timeout", "_what")
+    __slots__ = (
+        "__weakref__", "_buffers", "_engine", "_error", "_finish", "_future", "_given_up", "_request", "_result", "_timeout",
+        "_what",
+    )  # fmt: skip
 
     def __init__(
         self, engine: Engine, request: Request, buffers: Any, finish: Callable[[], None] | None, result: Sequence[Tensor],
@@ -44,6 +47,7 @@ class Work:
         self._request: Request | None = request
         self._error: Exception | None = None
         self._future: _FutureOfWork | None = None
+        self._given_up = False  # it took too long
         _under_way.append(self)
 
     def _test(self) -> bool:
@@ -92,6 +96,7 @@ class Work:
             turns += 1
             time.sleep(0 if turns < _YIELDS else _NAP)
             if turns % 64 == 0 and time.monotonic() > end:
+                self._given_up = True
                 raise DistBackendError(
                     f"[Rank {self._engine.rank}] {self._what} did not end within {seconds:g} s: another rank did not call it, or "
                     "calls its collectives in another order, or has ended.  Collectives that take longer need another `timeout` "
@@ -189,9 +194,10 @@ def failure(what: str, engine: Engine, error: Exception) -> DistBackendError:
 
 
 def wait_for_all() -> None:
-    """Wait for all that is under way."""
-    while _under_way:
-        _under_way[0].wait()
+    """Wait for all that is under way, but for what has taken too long already."""
+    for work in tuple(_under_way):
+        if not work._given_up:
+            work.wait()
 
 
 __all__ = ["Several", "Work", "advance", "failure", "wait_for_all"]

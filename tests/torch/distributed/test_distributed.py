@@ -1,0 +1,167 @@
+"""torch.distributed on MPI: PyTorch's gloo, as recorded; what several ranks check together; one process; ranks that fail."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dynagraph import torch
+from dynagraph.torch import distributed as dist
+from dynagraph.torch import futures
+from dynagraph.torch.utils.data import DistributedSampler
+from tests.torch.distributed.ranks import by_mpiexec, cases_of, differences, environment, needs_mpi
+from tests.torch.distributed.record import RANKS, recorded
+
+
+@needs_mpi
+@pytest.mark.parametrize("ranks", RANKS)
+def test_collectives_give_what_was_recorded_of_gloo(ranks: int, tmp_path: Path) -> None:
+    assert not differences(cases_of("own", ranks, tmp_path), recorded(ranks))
+
+
+@needs_mpi
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("ranks", RANKS)
+def test_programs_of_several_ranks(ranks: int) -> None:
+    ended = by_mpiexec(ranks, ["-m", "tests.torch.distributed.programs"])
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+FAILING = """
+import sys
+import torch
+from torch import distributed as dist
+
+dist.init_process_group()
+if dist.get_rank() == 1:
+    FAILURE
+dist.barrier()
+"""
+
+
+@needs_mpi
+@pytest.mark.parametrize(("failure", "status", "text"), [
+    ("raise KeyError('lost')", 1, "[rank1]: KeyError: 'lost'"),
+    ("sys.exit(3)", 3, ""),
+])  # fmt: skip
+def test_a_rank_that_fails_ends_all(failure: str, status: int, text: str, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(FAILING.replace("FAILURE", failure))
+    ended = by_mpiexec(2, ["-m", "dynagraph.torch", str(script)])
+    assert ended.returncode == status and text in ended.stderr and "[rank0]" not in ended.stderr
+    if text:
+        assert '[rank1]:   File "' + str(script) in ended.stderr
+
+
+def test_processes_that_mpiexec_has_not_started() -> None:
+    program = (
+        "import torch.distributed as d\n"
+        "for about in ({}, {'rank': 0, 'world_size': 1}):\n"
+        "    d.init_process_group('gloo', **about); assert d.get_world_size() == 1; d.destroy_process_group()\n"
+        "d.init_process_group('gloo', rank=1, world_size=4)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-m", "dynagraph.torch", "-c", program], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert "ValueError: world_size is 4, but this process was not started by mpiexec, so it is alone: start the" in ended.stderr
+    assert "`mpiexec -n 4 python train.py`" in ended.stderr
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A world of this process."""
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    dist.init_process_group("gloo")
+    yield
+    dist.destroy_process_group()
+    assert not dist.is_initialized() and dist.group.WORLD is None
+
+
+def test_a_world_of_one(alone: None) -> None:
+    x, y = torch.arange(4.0), torch.zeros(1, 4)
+    dist.all_reduce(x, op=dist.ReduceOp.AVG)
+    dist.all_gather_into_tensor(y, x)
+    part = torch.zeros(4)
+    assert dist.reduce_scatter_tensor(part, x, async_op=True).wait()
+    every = [None]
+    dist.all_gather_object(every, {"a": 1})
+    assert x.tolist() == y[0].tolist() == part.tolist() == [0, 1, 2, 3] and every == [{"a": 1}]
+    assert dist.get_backend() == "gloo" and dist.get_backend_config() == "cpu:gloo,cuda:gloo"
+    assert list(DistributedSampler(range(3), shuffle=False)) == [0, 1, 2]
+    mesh = dist.init_device_mesh("cpu", (1, 1), mesh_dim_names=("a", "b"))
+    assert repr(mesh) == "DeviceMesh((a=1, b=1), 'cpu', stride=(1, 1))" and mesh["b"].get_coordinate() == (0,)
+    for backend, error, text in (
+        ("foo", AssertionError, "Unknown backend type foo"), ("ucc", RuntimeError, "there is no backend ucc here"),
+        ("cpu:nccl", ValueError, "'nccl' does not serve|nccl does not serve tensors on 'cpu'"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=text):
+            dist.new_group(backend=backend)
+
+
+def test_backends_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AssertionError, match=r"^Unknown backend type foo$"):
+        dist.init_process_group("foo")
+    with pytest.raises(AssertionError, match=r"^Process group cannot be None$"):
+        dist.destroy_process_group()
+    monkeypatch.setenv("WORLD_SIZE", "two")
+    with pytest.raises(ValueError, match=r"^the environment variable WORLD_SIZE is 'two', and should be a number$"):
+        dist.init_process_group("gloo")
+    if not dist.is_nccl_available():
+        with pytest.raises(RuntimeError, match="the backend 'nccl' needs a GPU, and CuPy with NCCL"):
+            dist.init_process_group("nccl")
+    assert repr(dist.ReduceOp.SUM) == "<RedOpType.SUM: 0>" and isinstance(dist.ReduceOp.AVG, dist.ReduceOp)
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert dist.get_node_local_rank() == 3 and dist.get_default_backend_for_device("cuda:1") == "nccl"
+
+
+@pytest.mark.parametrize("kind", ["hash", "file", "prefix", "tcp"])
+def test_stores(kind: str, tmp_path: Path) -> None:
+    short = datetime.timedelta(seconds=0.05)
+    store: dist.Store = dist.HashStore()
+    if kind == "file":
+        store = dist.FileStore(str(tmp_path / "store"), 1)
+    elif kind == "prefix":
+        store = dist.PrefixStore("p", store)
+    elif kind == "tcp":
+        store = dist.TCPStore("127.0.0.1", 0, 1, True)
+    store.set("a", "1")
+    assert store.get("a") == b"1" and (store.add("n", 3), store.add("n", -1), store.get("n")) == (3, 2, b"2")
+    assert store.check(["a", "n"]) and not store.check(["a", "b"])
+    swapped = [store.compare_set(*given) for given in (("a", "2", "3"), ("a", "1", "3"), ("c", "", "x"), ("d", "e", "x"))]
+    assert swapped == [b"1", b"3", b"x", b"e"]
+    assert (store.delete_key("a"), store.delete_key("a")) == (True, False)
+    store.append("bytes", "x")
+    store.append("bytes", b"\xff")
+    store.multi_set(["k", "l"], ["v", b"w"])
+    assert store.get("bytes") == b"x\xff" and store.multi_get(["k", "l"]) == [b"v", b"w"]
+    assert sorted(store.list_keys()) == ["bytes", "c", "k", "l", "n"]
+    with pytest.raises(dist.DistStoreError, match="wait timeout after 50ms, keys: z"):
+        store.wait(["z"], short)
+    other = dist.TCPStore("127.0.0.1", store.port) if isinstance(store, dist.TCPStore) else store
+    setting = threading.Thread(target=lambda: other.set("z", "late"))
+    setting.start()
+    assert store.get("z") == b"late"
+    setting.join()
+
+
+def test_futures() -> None:
+    first: futures.Future[int] = futures.Future()
+    second = first.then(lambda f: f.wait() + 1)
+    failed = first.then(lambda f: 1 // 0)
+    seen: list[int] = []
+    first.add_done_callback(lambda f: seen.append(f.value()))
+    assert not second.done()
+    first.set_result(1)
+    assert second.wait() == 2 and seen == [1] and futures.wait_all([first, second]) == [1, 2]
+    with pytest.raises(ZeroDivisionError):
+        failed.wait()
+    with pytest.raises(RuntimeError, match="only be marked completed once"):
+        first.set_result(2)
