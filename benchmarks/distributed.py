@@ -2,8 +2,8 @@
 
 Measures alpha and beta of an all-reduce, then a step of DistributedDataParallel beside the same step without it and beside the
 all-reduce of its gradients alone; shows when buckets left and arrived within a step, and what a ring of more ranks would take.
-Ways are measured in turn and the least time of each counts, since other work on the machine makes all of them slower.  Ranks share the
-cores: set DYNAGRAPH_THREADS to the cores of each.
+Ways are measured in turn and the least time of each counts, since other work on the machine makes all of them slower.  Ranks share
+the cores: set DYNAGRAPH_THREADS to the cores of each.
 """
 
 from __future__ import annotations
