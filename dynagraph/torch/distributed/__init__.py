@@ -74,7 +74,7 @@ from dynagraph.torch.distributed.transfers import DebugLevel, get_debug_level, s
 from dynagraph.torch.distributed.work import Work
 from dynagraph.torch.missing import getattr_of
 
-__getattr__ = getattr_of(__name__)
+__getattr__ = getattr_of(__name__, {"GradBucket": "dynagraph.torch.distributed.buckets"})
 __all__ = [
     "Backend", "BackendConfig", "DebugLevel", "DeviceMesh", "DistBackendError", "DistError", "DistNetworkError",
     "DistStoreError", "FileStore", "GroupMember", "HashStore", "P2POp", "PrefixStore", "ProcessGroup", "QueueEmptyError",

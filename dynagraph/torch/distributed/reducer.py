@@ -59,6 +59,7 @@ class Reducer:
         self.hook_state: Any = None
         self.order: list[int] = []  # parameters as their gradients came in the first backward
         self.rebuilt = False
+        self.is_plain = all(p.is_contiguous() for p in self.parameters)  # whether parts lie as flattened parameters do
         self.finished = 0  # backwards that have been reduced
         self.bucket_of: list[Bucket] = []
         self.part_of: list[Tensor] = []
@@ -80,9 +81,10 @@ class Reducer:
         self.buckets = [Bucket(numbers, self.parameters) for numbers in cut(self.parameters, order, self.limits)]
         count = len(self.parameters)
         self.bucket_of, self.part_of = [self.buckets[0]] * count, [self.buckets[0].flat] * count
-        for bucket in self.buckets:
+        self.number_of = [0] * count  # the number of each parameter's bucket
+        for number, bucket in enumerate(self.buckets):
             for k, part in zip(bucket.numbers, bucket.views):
-                self.bucket_of[k], self.part_of[k] = bucket, part
+                self.bucket_of[k], self.part_of[k], self.number_of[k] = bucket, part, number
 
     def _rebuild(self) -> None:
         """Once, at the end of the first backward: put the gradients into buckets in the order in which they came on rank 0."""
@@ -114,6 +116,7 @@ class Reducer:
         self.next = 0  # the bucket that leaves next
         self.ready = bytearray(len(self.parameters))
         self.counts = [0] * len(self.parameters)
+        self.captured: Any = None  # in captures: how many gradients of each bucket are to come, and what has been sent
         self.expects = False  # whether the next backward is reduced
         self.started = False  # whether it has begun
         self.ends = False  # whether its end has been asked for
@@ -121,6 +124,8 @@ class Reducer:
     def prepare(self, outputs: Any) -> None:
         """Before a backward whose gradients are reduced; `outputs`: the tensors that forward gives.  Captures follow it."""
         self.expects = True
+        if not self.rebuilt:  # programs of the first step, which is not captured whole, are for it alone
+            self.order = []
         if self.find_unused or (self.static and not self.finished):
             self._remove_begin()
             self.begin_handles = [t.register_hook(self._begin_at_output) for t in outputs if t.requires_grad]
@@ -131,7 +136,9 @@ class Reducer:
 
     def unfinished(self) -> RuntimeError:
         """The error of a backward that has begun and was not reduced, with the names of the parameters that it waits for."""
-        missing = [k for k, done in enumerate(self.ready) if not done]
+        pending = None if self.captured is None else self.captured[0]
+        ready = self.ready if pending is None else [not pending[number] for number in self.number_of]
+        missing = [k for k, done in enumerate(ready) if not done]
         self._reset()
         return RuntimeError(UNFINISHED.format(
             rank=dist.get_rank(self.group), names=", ".join(self.names[k] for k in missing), numbers=" ".join(map(str, missing))
@@ -166,8 +173,9 @@ class Reducer:
         """The gradient of a parameter is there."""
         if not self.expects:
             return
-        if is_compiling():  # this and what follows happens when the program runs, not when it is made
-            graph_break()
+        if is_compiling():
+            self._arrived_in_capture(k)
+            return
         if not self.rebuilt and not self.finished:
             self.order.append(k)
         if (self.find_unused or self.static) and not self.ends:
@@ -182,6 +190,43 @@ class Reducer:
         if self.bucket_of[k].pending == 0:
             self._send_full()
         advance()
+
+    def _arrived_in_capture(self, k: int) -> None:
+        """As `arrived`, as a part of a program: the same messages, since other ranks may run the same step plainly.
+
+        What is known when the program is made is counted then; the last gradient of all waits for the sums.
+        """
+        if not (self.rebuilt and self.is_plain) or self.find_unused or self.static or self.hook is not None:
+            graph_break()
+        if self.captured is None:
+            self.captured, self.started = ([len(bucket.numbers) for bucket in self.buckets], []), True
+        pending, sent = self.captured
+        pending[self.number_of[k]] -= 1
+        scale = 1.0 / self.divisor
+        while len(sent) < len(pending) and pending[len(sent)] == 0:
+            grads = [p._grad.detach().reshape(-1) for p in self.buckets[len(sent)].parameters]  # type: ignore[union-attr]
+            flat = _torch["cat"](grads) * scale
+            sent.append((flat, dist.all_reduce(flat, group=self.group, async_op=True)))
+        if len(sent) < len(pending):
+            return
+        for bucket, (flat, work) in zip(self.buckets, sent):
+            work.wait()
+            self._hand_out_in_capture(bucket, flat)
+        self.captured = None
+        self.started = self.expects = False
+
+    def _hand_out_in_capture(self, bucket: Bucket, flat: Tensor) -> None:
+        start = 0
+        with no_grad():
+            for parameter, part in zip(bucket.parameters, bucket.views):
+                stop = start + parameter._array.size
+                average = flat[start:stop].view(parameter._array.shape)
+                if self.as_views:
+                    part.copy_(average)
+                    parameter.grad = part
+                else:
+                    parameter._grad.detach().copy_(average)  # type: ignore[union-attr]
+                start = stop
 
     def _mark(self, k: int) -> None:
         """Put a parameter's gradient, or zeros where it has none, into its bucket."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import dynagraph as dg
 from dynagraph import torch
 from dynagraph.torch import distributed as dist
 from dynagraph.torch import nn
@@ -150,6 +151,22 @@ def mixed_precision() -> None:
     assert module[2].weight.grad.dtype == torch.float64 and module(data(1)[0][0]).dtype == torch.float32
 
 
+def compiled_steps_break() -> None:
+    module, expected = sharded(), model()
+    optimizer, single = adam(module.parameters()), adam(expected.parameters())
+
+    @dg.compile(mode="max")
+    def step(x: Any, y: Any) -> None:
+        optimizer.zero_grad()
+        loss_of(module, x, y).backward()
+        optimizer.step()
+
+    for x, y in mine(data(4)):
+        step(x, y)
+    train(expected, single, data(4))
+    assert distance(whole(module), expected) < 1e-12
+
+
 def memory_of_each_rank() -> None:
     """Bytes of arrays that a rank holds between steps and the most within one, of a model of 8 layers."""
     ranks, width, layers = dist.get_world_size(), 128, 8
@@ -254,4 +271,6 @@ def checkpoints() -> None:
     assert np.isfinite(distance(full, plain)) and loss_of(other, x, y).item() >= 0
 
 
-CHECKS = [divided_states, divided_parameters, unusual_models, mixed_precision, memory_of_each_rank, checkpoints]
+CHECKS = [
+    divided_states, divided_parameters, unusual_models, mixed_precision, compiled_steps_break, memory_of_each_rank, checkpoints,
+]  # fmt: skip

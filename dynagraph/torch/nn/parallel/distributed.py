@@ -291,7 +291,7 @@ class DistributedDataParallel(Module, Joinable):
         if not callable(hook):
             raise TypeError("Communication hook must be callable.")
         annotation = inspect.signature(hook).parameters["bucket"].annotation
-        if annotation not in (inspect.Parameter.empty, GradBucket, "GradBucket", "dist.GradBucket"):
+        if not isinstance(annotation, str) and annotation not in (inspect.Parameter.empty, GradBucket):
             raise ValueError("Communication hook: bucket annotation should be dist.GradBucket.")
         if self.reducer.hook is not None:
             raise RuntimeError("register_comm_hook or register_builtin_comm_hook can only be called once.")
