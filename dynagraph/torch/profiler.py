@@ -243,8 +243,8 @@ class profile:
     """A profile of what runs within it: a context, or between `start` and `stop`.
 
     schedule: what to do in each step, which `step` ends; None: all is recorded.  on_trace_ready: called with the profile where a
-    recorded cycle ends.  record_shapes: keep the shapes of operands.  Other arguments are accepted: memory, stacks, modules and FLOPs
-    are not recorded, and have no columns.
+    recorded cycle ends.  record_shapes: keep the shapes of operands.  Other arguments are accepted: memory, stacks, modules and
+    FLOPs are not recorded, and have no columns.
 
     >>> from dynagraph import torch
     >>> with torch.profiler.profile() as prof:
@@ -260,7 +260,8 @@ class profile:
         execution_trace_observer: Any = None, acc_events: bool = False, use_cuda: bool | None = None, use_cpu: bool = True,
         custom_trace_id_callback: Any = None,
     ):  # fmt: skip
-        self.schedule, self.on_trace_ready, self.record_shapes, self.acc_events = schedule, on_trace_ready, record_shapes, acc_events
+        self.schedule, self.on_trace_ready = schedule, on_trace_ready
+        self.record_shapes, self.acc_events = record_shapes, acc_events
         self.step_num = 0
         self.action = ProfilerAction.RECORD if schedule is None else schedule(0)
         self.recorded: list[FunctionEvent] = []
