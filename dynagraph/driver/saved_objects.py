@@ -396,7 +396,7 @@ class Saver(pickle.Pickler):
         if place is not None:
             return ("held", *place)
         if isinstance(obj, types.ModuleType):
-            return "module", obj.__name__
+            return "module", getattr(obj.__spec__, "name", obj.__name__)  # torch is dynagraph.torch in other processes, too
         if kind is dict:
             return self._of_dict(obj)
         if isinstance(obj, (types.FunctionType, type, DISPATCHER, np.ufunc)):
