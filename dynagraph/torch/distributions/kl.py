@@ -15,7 +15,6 @@ from dynagraph.torch.distributions.categorical import Categorical
 from dynagraph.torch.distributions.cauchy import Cauchy
 from dynagraph.torch.distributions.continuous_bernoulli import ContinuousBernoulli
 from dynagraph.torch.distributions.dirichlet import Dirichlet
-from dynagraph.torch.distributions.distribution import Distribution
 from dynagraph.torch.distributions.exp_family import ExponentialFamily
 from dynagraph.torch.distributions.exponential import Exponential
 from dynagraph.torch.distributions.gamma import Gamma
