@@ -399,7 +399,8 @@ class Saver(pickle.Pickler):
         if place is not None:
             return ("held", *place)
         if isinstance(obj, types.ModuleType):
-            return "module", obj.__name__
+            own = getattr(obj.__spec__, "name", obj.__name__)  # torch is dynagraph.torch in other processes, too
+            return "module", own if sys.modules.get(own) is obj else obj.__name__
         if kind is dict:
             return self._of_dict(obj)
         if isinstance(obj, (types.FunctionType, type, DISPATCHER, np.ufunc)):

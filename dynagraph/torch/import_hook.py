@@ -73,18 +73,23 @@ class Finder(importlib.metadata.DistributionFinder):
 
 
 class Names:
-    """The module that public classes of ``torch`` name as theirs: libraries tell by it whose arrays they were given."""
+    """The module that public classes of ``torch`` name as theirs: libraries tell by it whose arrays they were given.
+
+    The module itself is called so, too, which libraries assert that replace functions in it by their names.
+    """
 
     def __init__(self) -> None:
         self.own: dict[type, str] = {}
 
     def change(self, namespace: types.ModuleType) -> None:
+        namespace.__name__ = "torch"
         for value in vars(namespace).values():
             if isinstance(value, type) and value.__module__.startswith(OURS):
                 self.own[value] = value.__module__
                 value.__module__ = "torch"
 
     def restore(self) -> None:
+        sys.modules[OURS].__name__ = OURS
         for value, module in self.own.items():
             value.__module__ = module
         self.own.clear()

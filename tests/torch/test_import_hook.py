@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import dynagraph.torch
+from dynagraph.frontend.executor.numpy_source import is_own
 from dynagraph.torch.import_hook import install
 
 ROOT = Path(__file__).parents[2]
@@ -138,12 +139,15 @@ def test_modules_are_the_same_under_both_names() -> None:
         from torch.utils._pytree import tree_map
 
         assert torch is dynagraph.torch and Tensor is dynagraph.torch.Tensor
+        assert torch.__name__ == "torch" and torch.__spec__.name == "dynagraph.torch"
+        assert is_own(vars(torch))  # captures take what it names as unchanging under this name, too
         assert F is dynagraph.torch.nn.functional and nn is dynagraph.torch.nn
         assert F is sys.modules["torch.nn.functional"] is sys.modules["dynagraph.torch.nn.functional"]
         assert F.__spec__.name == "dynagraph.torch.nn.functional"
         assert cudnn is torch.backends.cudnn and tree_map is dynagraph.torch.utils._pytree.tree_map
         assert importlib.import_module("torch.autograd") is dynagraph.torch.autograd
     assert "torch" not in sys.modules and "torch.nn.functional" not in sys.modules
+    assert dynagraph.torch.__name__ == "dynagraph.torch"
 
 
 @pytest.mark.usefixtures("no_torch")

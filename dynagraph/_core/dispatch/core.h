@@ -272,6 +272,7 @@ PyObject *dg_set_tensor_calls(PyObject *module, PyObject *args);
 
 /* -- tensor_backward.c -- */
 PyObject *dg_set_tensor_backward(PyObject *module, PyObject *functions);
+PyObject *dg_observe_tensor_calls(PyObject *module, PyObject *function);
 
 /* -- loop_rests.c -- */
 extern PyTypeObject dg_RestType;

@@ -222,6 +222,8 @@ static PyMethodDef methods[] = {
      "recurrent_cell_backward(kind, grad_h, grad_c, cells, gates, before, out=None) -> arrays: its gradients"},
     {"set_tensor_calls", dg_set_tensor_calls, METH_VARARGS,
      "set_tensor_calls(Tensor, Storage, Node, Primitive, numbers, functions) -> apply, made, wrap of dynagraph.torch"},
+    {"observe_tensor_calls", dg_observe_tensor_calls, METH_O,
+     "observe_tensor_calls(function or None) -> the one before: called with each operation on tensors after it has run"},
     {"set_tensor_backward", dg_set_tensor_backward, METH_O,
      "set_tensor_backward(functions) -> what runs backward of dynagraph.torch, after set_tensor_calls"},
     {"multiply", dg_multiply, METH_VARARGS,

@@ -454,8 +454,11 @@ static int run_node(backward *b, place *at)
     PyObject *grad = at->grad, *results = NULL;
     int plain = 0, done = -1;
     at->grad = NULL;
+    long long begin = dg_is_observed() ? dg_observed_time() : 0;
     if (grad && !(results = gradients_of(b, at, grad, &plain)))
         return -1;
+    if (results && dg_is_observed() && dg_observe(at->target, begin, Py_None) < 0)
+        goto end;
     Py_ssize_t n = results ? PyList_GET_SIZE(results) : 0;
     for (Py_ssize_t k = 0; k < at->n; ++k) {
         const edge *to = &b->edges[at->first + k];

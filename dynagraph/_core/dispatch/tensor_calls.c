@@ -5,6 +5,7 @@
    Python. */
 #include "tensors.h"
 #include <structmember.h>
+#include <time.h>
 
 enum { MAX_OPERANDS = 12, LETTERS = 6 };
 
@@ -335,7 +336,7 @@ static PyObject *dict_of(PyObject *names, PyObject *const *values)
     return made;
 }
 
-static PyObject *py_apply(PyObject *module, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+static PyObject *apply(PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
     Py_ssize_t n = n_args - 1, n_names = names ? PyTuple_GET_SIZE(names) : 0;
     if (n < 1 || n > MAX_OPERANDS || n_names > MAX_OPERANDS || !PyObject_TypeCheck(args[0], dg_of.primitive))
@@ -383,6 +384,50 @@ static PyObject *py_apply(PyObject *module, PyObject *const *args, Py_ssize_t n_
     if (done < 0)
         Py_CLEAR(result);
     return result;
+}
+
+/* -- who is told of operations (a profiler) ------------------------------------------------------------------------------- */
+
+static PyObject *observer; /* called with an operation, when it began and ended, and its operands; NULL: nobody */
+
+int dg_is_observed(void) { return observer != NULL; }
+
+long long dg_observed_time(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (long long)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int dg_observe(PyObject *what, long long begin, PyObject *operands)
+{
+    PyObject *told = Py_XNewRef(observer); /* what ran may have ended the profile */
+    PyObject *answer = told ? PyObject_CallFunction(told, "OLLO", what, begin, dg_observed_time(), operands) : Py_NewRef(Py_None);
+    Py_XDECREF(told);
+    Py_XDECREF(answer);
+    return answer ? 0 : -1;
+}
+
+static PyObject *py_apply(PyObject *module, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+{
+    if (!observer || n_args < 1)
+        return apply(args, n_args, names);
+    long long begin = dg_observed_time();
+    PyObject *result = apply(args, n_args, names), *operands = result ? PyTuple_New(n_args - 1) : NULL;
+    for (Py_ssize_t k = 1; operands && k < n_args; ++k)
+        PyTuple_SET_ITEM(operands, k - 1, Py_NewRef(args[k]));
+    if (result && (!operands || dg_observe(args[0], begin, operands) < 0))
+        Py_CLEAR(result);
+    Py_XDECREF(operands);
+    return result;
+}
+
+/* observe_tensor_calls(function or None): the one before */
+PyObject *dg_observe_tensor_calls(PyObject *module, PyObject *function)
+{
+    PyObject *before = observer ? observer : Py_NewRef(Py_None);
+    observer = function == Py_None ? NULL : Py_NewRef(function);
+    return before;
 }
 
 /* -- what they are told -------------------------------------------------------------------------------------------------- */

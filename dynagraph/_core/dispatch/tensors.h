@@ -25,6 +25,11 @@ static inline int dg_is_tensor(PyObject *object) { return PyObject_TypeCheck(obj
 int dg_offset_of(PyObject *class, const char *name, Py_ssize_t *offset); /* of a slot; -1: there is none */
 PyObject *dg_new_tensor(PyObject *array);                                /* takes the reference */
 PyObject *dg_as_array(PyObject *value); /* scalars as arrays, arrays as they are; takes the reference; NULL stays NULL */
+/* who is told of each operation: whether there is somebody, the time, and telling of one that has ended; -1: an error */
+int dg_is_observed(void);
+long long dg_observed_time(void);
+int dg_observe(PyObject *what, long long begin, PyObject *operands);
+
 PyObject *dg_quiet(void);         /* has NumPy warn of nothing: what dg_loud takes back; NULL: an error */
 int dg_loud(PyObject *token);     /* also where an exception is set, which stays; takes the reference; -1: an error */
 /* what functions and classes a dict gives by name: `*to` owns them */

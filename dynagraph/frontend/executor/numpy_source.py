@@ -51,7 +51,7 @@ def is_own(namespace: dict[str, Any]) -> bool:
     """Whether these globals are those of a module of dynagraph.torch, or of the op table."""
     if id(namespace) in _own_namespaces:
         return True
-    name = namespace.get("__name__")
+    name = getattr(namespace.get("__spec__"), "name", None)  # not by __name__, which is "torch" where that means dynagraph.torch
     if type(name) is not str or not name.startswith(FOLLOWED_PACKAGES) or vars(sys.modules.get(name, np)) is not namespace:
         return False
     _own_namespaces[id(namespace)] = namespace

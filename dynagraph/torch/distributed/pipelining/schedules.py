@@ -108,8 +108,8 @@ class _Schedule:
         self.has_backward = loss_fn is not None
         if len(self.stages) < self.num_stages and get_rank(self.stages[0].group) != self.stages[0].stage_index:
             raise ValueError(
-                f"rank {get_rank(self.stages[0].group)} of the group has stage {self.stages[0].stage_index}, and should have that of "
-                "its own number"
+                f"rank {get_rank(self.stages[0].group)} of the group has stage {self.stages[0].stage_index}, not that of its "
+                "own number"
             )
         self.history: list[Action] = []  # what the last step did, in order
 
