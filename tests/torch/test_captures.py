@@ -560,3 +560,20 @@ def test_limits_of_pythons_types() -> None:
     with pytest.raises(TypeError, match=r"torch\.bool is not supported by torch\.iinfo"):
         torch.iinfo(bool)
     agrees(lambda x: x.clamp(max=torch.finfo(float).eps), plain)
+
+
+def test_ctc_of_concatenated_targets_is_one_program() -> None:
+    """Their lengths are read by guards."""
+
+    def step(x: Any, targets: Any, lengths: Any) -> Any:
+        loss = torch.nn.functional.ctc_loss(x.log_softmax(-1), targets, torch.tensor([6, 6]), lengths)
+        loss.backward()
+        return loss.detach(), x.grad
+
+    compiled = dg.compile(step, backend=BACKEND, mode="max", fullgraph=True)
+    x = torch.linspace(-1, 1, 48).reshape(6, 2, 4)
+    for lengths in ([3, 2], [2, 3], [4, 1], [4, 2]):
+        targets = torch.arange(sum(lengths)) % 3 + 1
+        got, expected = (f(x.clone().requires_grad_(), targets, torch.tensor(lengths)) for f in (compiled, step))
+        assert all(torch.equal(a, b) for a, b in zip(got, expected))
+    assert compiled.counters()["misses"] <= 2
