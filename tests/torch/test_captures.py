@@ -577,3 +577,11 @@ def test_ctc_of_concatenated_targets_is_one_program() -> None:
         got, expected = (f(x.clone().requires_grad_(), targets, torch.tensor(lengths)) for f in (compiled, step))
         assert all(torch.equal(a, b) for a, b in zip(got, expected))
     assert compiled.counters()["misses"] <= 2
+
+
+@pytest.mark.parametrize("shape, strides", [((0, 3), (3, 1)), ((3, 0, 2), (2, 2, 1)), ((0,), (1,))])
+def test_strides_of_tensors_without_elements(shape: Any, strides: Any) -> None:
+    for make in (torch.empty, torch.zeros):
+        assert make(shape).stride() == strides
+        assert dg.compile(lambda x, m=make: (x + 1, m(shape).stride()), backend=BACKEND, mode="max")(torch.ones(2))[1] == strides
+    assert torch.zeros(4, 3)[:0].stride() == (3, 1) and torch.zeros(4, 3).t()[:, :0].stride() == (1, 3)
