@@ -24,7 +24,7 @@ from dynagraph.exporting.sizes import Binding, SizeRange, holds, said
 from dynagraph.exporting.trees import LEAVES, Tree, array_of, kind_of, tensor_class, tree_of
 from dynagraph.frontend.executor.breaks import Break
 from dynagraph.frontend.executor.capture import Captured, capture
-from dynagraph.frontend.guards.guards import InputArray, InputScalar, SymbolicSize, value_at
+from dynagraph.frontend.guards.guards import Holds, InputArray, InputScalar, SymbolicHeld, SymbolicSize, value_at
 from dynagraph.frontend.guards.profile import SMALLEST, Profile
 from dynagraph.frontend.guards.sources import Source
 from dynagraph.frontend.kinds.numbers import OF_FLOATS, Careful
@@ -258,6 +258,11 @@ class _Ending:
         roots: dict[str, Any] = {}
         asked: dict[str, tuple[Size, str]] = {}
         for guard in self.captured.guards.each():
+            if isinstance(guard, (SymbolicHeld, Holds)):
+                raise ExportError(
+                    f"export: {self.of.name} takes a size from what {self.leaves[self.slots[guard.slot]].target} holds (the "
+                    f"{guard.how} of it), which exported programs cannot; give sequences padded to one length, or packed ones"
+                )
             if isinstance(guard, SymbolicSize):
                 position, symbol = self.slots[guard.slot], f"s{guard.symbol}"
                 leaf = self.leaves[position]

@@ -62,6 +62,8 @@ def bind_sizes(graph: Graph, inputs: Sequence[Any]) -> dict[str, int]:
             raise _misfit(graph, node, array)
         if "symbol" in node.attrs:
             sizes[node.attrs["symbol"]] = int(array)
+        for name, how in node.attrs.get("held", ()):
+            sizes[name] = number_held(array, how)
         for dim, size in zip(node.shape, array.shape):
             symbol = _bare_symbol(dim)
             if symbol is not None:
@@ -70,6 +72,12 @@ def bind_sizes(graph: Graph, inputs: Sequence[Any]) -> dict[str, int]:
         if any(concrete(dim, sizes) != size for dim, size in zip(node.shape, array.shape)):
             raise _misfit(graph, node, array)
     return sizes
+
+
+def number_held(vector: Any, how: str) -> int:
+    """What a vector of int64 holds, as a symbol may stand for: its "first" element, the "sum" of all, or the "greatest"."""
+    numbers: list[int] = vector.tolist()  # whose sum is exact
+    return numbers[0] if how == "first" else sum(numbers) if how == "sum" else max(numbers)
 
 
 def _bare_symbol(dim: Dim) -> Symbol | None:
@@ -128,4 +136,4 @@ def at_sizes(graph: Graph, sizes: Sizes) -> Graph:
     return new
 
 
-__all__ = ["Sizes", "at_sizes", "bind_sizes", "concrete", "concrete_attrs", "interpret", "symbols_in"]
+__all__ = ["Sizes", "at_sizes", "bind_sizes", "concrete", "concrete_attrs", "interpret", "number_held", "symbols_in"]

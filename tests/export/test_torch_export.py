@@ -2,6 +2,7 @@
 
 import pytest
 
+import dynagraph as dg
 from dynagraph import torch
 from dynagraph.torch import nn
 from tests.export.test_export import Net
@@ -27,3 +28,11 @@ def test_what_is_no_module():
     with pytest.raises(AttributeError, match=r"torch\.export\.draft_export"):
         torch.export.draft_export  # noqa: B018
     assert nn.Module
+
+
+def test_sizes_that_a_tensor_holds_are_not_exported() -> None:
+    def packs(x, lengths):
+        return torch.nn.utils.rnn.pack_padded_sequence(x, lengths).data * 2
+
+    with pytest.raises(dg.ExportError, match=r"takes a size from what lengths holds \(the greatest of it\)"):
+        dg.export(packs, (torch.ones(3, 2, 1), torch.tensor([3, 2])))

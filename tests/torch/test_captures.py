@@ -628,3 +628,28 @@ def test_a_primitive_may_be_made_in_a_capture(monkeypatch: pytest.MonkeyPatch) -
     (given,), (wanted,) = compiled(w), of_a_product(w)
     assert "own_matmul" in PRIMITIVES
     np.testing.assert_allclose(given.numpy(), wanted.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_ctc_of_concatenated_targets_is_one_program() -> None:
+    """Their lengths are read by guards."""
+
+    def step(x: Any, targets: Any, lengths: Any) -> Any:
+        loss = torch.nn.functional.ctc_loss(x.log_softmax(-1), targets, torch.tensor([6, 6]), lengths)
+        loss.backward()
+        return loss.detach(), x.grad
+
+    compiled = dg.compile(step, backend=BACKEND, mode="max", fullgraph=True)
+    x = torch.linspace(-1, 1, 48).reshape(6, 2, 4)
+    for lengths in ([3, 2], [2, 3], [4, 1], [4, 2]):
+        targets = torch.arange(sum(lengths)) % 3 + 1
+        got, expected = (f(x.clone().requires_grad_(), targets, torch.tensor(lengths)) for f in (compiled, step))
+        assert all(torch.equal(a, b) for a, b in zip(got, expected))
+    assert compiled.counters()["misses"] <= 2
+
+
+@pytest.mark.parametrize("shape, strides", [((0, 3), (3, 1)), ((3, 0, 2), (2, 2, 1)), ((0,), (1,))])
+def test_strides_of_tensors_without_elements(shape: Any, strides: Any) -> None:
+    for make in (torch.empty, torch.zeros):
+        assert make(shape).stride() == strides
+        assert dg.compile(lambda x, m=make: (x + 1, m(shape).stride()), backend=BACKEND, mode="max")(torch.ones(2))[1] == strides
+    assert torch.zeros(4, 3)[:0].stride() == (3, 1) and torch.zeros(4, 3).t()[:, :0].stride() == (1, 3)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from dynagraph.array_libraries import NUMPY
 from dynagraph.frontend.executor.state import CaptureState
 from dynagraph.frontend.executor.wrapping import MAX_SYMBOLS
-from dynagraph.frontend.guards.guards import Guard, Holds, SymbolicHeld
+from dynagraph.frontend.guards.guards import Holds, SymbolicHeld
 from dynagraph.frontend.kinds.values import Array, Const
+from dynagraph.ir.graph import Node
+from dynagraph.ir.interpreter import number_held
 
 LARGEST = 1 << 62  # as the guard has it
 
@@ -28,19 +28,22 @@ def held_number(ex: CaptureState, vector: Array, how: str) -> Const | None:
         return None
     known = ex.held.get((node, how))
     if known is None:
-        number = _number(given, how)
+        number = number_held(given, how)
         if not -LARGEST < number < LARGEST or (number >= 2 and len(ex.env.values) >= MAX_SYMBOLS):
             return None
         slot = ex.graph.placeholders.index(node)
-        guard: Guard = SymbolicHeld(len(ex.env.values), slot, how) if number >= 2 else Holds(slot, how, number)
-        ex.sizes.append(guard)
-        known = ex.held[node, how] = Const(ex.env.symbol(number) if number >= 2 else number)
+        known = ex.held[node, how] = _taken(ex, node, slot, how, number)
     return known
 
 
-def _number(vector: Any, how: str) -> int:
-    numbers: list[int] = vector.tolist()  # whose sum is exact
-    return numbers[0] if how == "first" else sum(numbers) if how == "sum" else max(numbers)
+def _taken(ex: CaptureState, node: Node, slot: int, how: str, number: int) -> Const:
+    if number < 2:
+        ex.sizes.append(Holds(slot, how, number))
+        return Const(number)
+    symbol = len(ex.env.values)
+    ex.sizes.append(SymbolicHeld(symbol, slot, how))
+    node.attrs["held"] = (*node.attrs.get("held", ()), (f"s{symbol}", how))  # for programs that are not told of sizes
+    return Const(ex.env.symbol(number))
 
 
 __all__ = ["held_number"]

@@ -323,7 +323,12 @@ def _property(frame: Frame, value: Any, found: property, name: str) -> Value:
     if type(found) is not property:
         if isinstance(found, enum.property) and isinstance(value.value, enum.Enum):
             return _enum_attribute(frame, value, name)
-        return refuse("ATTRIBUTE", f"{value.kind.__name__}.{name} is a subclass of property")
+        getter = in_mro(type(found), "__get__")
+        if isinstance(getter, types.FunctionType):
+            descriptor = known(frame, found, f"{value.kind.__name__}.{name}")
+            return call_special(frame, descriptor, "__get__", value, known(frame, value.kind, value.kind.__name__))
+        if getter is not vars(property)["__get__"] or in_mro(type(found), "fget") is not vars(property)["fget"]:
+            return refuse("ATTRIBUTE", f"{value.kind.__name__}.{name} is a subclass of property")
     if found.fget is None:
         throw(AttributeError(f"property {name!r} of {value.kind.__qualname__!r} object has no getter"))
     return call(frame, known(frame, found.fget, f"{value.kind.__name__}.{name}"), [value], {})

@@ -351,13 +351,13 @@ class _Symmetric(_Square):
 class _PositiveSemidefinite(_Symmetric):
     def check(self, value: Any) -> Any:
         symmetric = super().check(value)
-        return torch.linalg.eigvalsh(value).ge(0).all(-1) if symmetric.all() else symmetric
+        return torch.where(symmetric.all(), torch.linalg.eigvalsh(value).ge(0).all(-1), symmetric)
 
 
 class _PositiveDefinite(_Symmetric):
     def check(self, value: Any) -> Any:
         symmetric = super().check(value)
-        return torch.linalg.cholesky_ex(value).info.eq(0) if symmetric.all() else symmetric
+        return torch.where(symmetric.all(), torch.linalg.cholesky_ex(value).info.eq(0), symmetric)
 
 
 dependent, dependent_property, independent = _Dependent(), _DependentProperty, _IndependentConstraint

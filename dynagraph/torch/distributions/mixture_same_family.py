@@ -25,7 +25,7 @@ class MixtureSameFamily(Distribution):
             raise ValueError("The Component distribution needs to be an instance of torch.distributions.Distribution")
         self._mixture_distribution, self._component_distribution = mixture_distribution, component_distribution
         of_mixture, of_components = mixture_distribution.batch_shape, component_distribution.batch_shape[:-1]
-        for m, c in zip(reversed(of_mixture), reversed(of_components)):
+        for m, c in zip(of_mixture[::-1], of_components[::-1]):
             if m != 1 and c != 1 and m != c:
                 raise ValueError(
                     f"`mixture_distribution.batch_shape` ({of_mixture}) is not compatible with "

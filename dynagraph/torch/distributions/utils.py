@@ -61,10 +61,11 @@ class lazy_property:
     def __init__(self, wrapped: Callable[[Any], Any]):
         self.wrapped = wrapped
         functools.update_wrapper(self, wrapped)  # type: ignore[arg-type]
+        self._of_class = _OfClass(wrapped)
 
     def __get__(self, instance: Any, obj_type: Any = None) -> Any:
         if instance is None:
-            return _OfClass(self.wrapped)
+            return self._of_class
         with torch.enable_grad():
             value = self.wrapped(instance)
         setattr(instance, self.wrapped.__name__, value)

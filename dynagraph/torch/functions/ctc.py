@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.arrays import any_wrong, is_on_gpu, library_of_array, put_beside, ufunc_at
+from dynagraph.torch.core.arrays import any_wrong, is_on_gpu, library_of_array, number_in, put_beside, ufunc_at
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
 from dynagraph.torch.functions.arithmetic import div
@@ -129,21 +129,27 @@ def _lengths(value: Any, batch: int, name: str, beside: Tensor) -> Any:
     return array if is_on_gpu(array) else put_beside(array, beside._array)
 
 
-def _padded_targets(targets: Tensor, lengths: Any) -> Any:
+def _longest(lengths: Any, given: Any) -> int:
+    """The greatest of some lengths; `given`: the same as the user gave them, which captures can have guards look at."""
+    if not lengths.size:
+        return 0
+    if isinstance(given, (list, tuple)):
+        return int(max(given))
+    return number_in(given._array if isinstance(given, Tensor) and given._array.dtype == np.int64 else lengths, "greatest")
+
+
+def _padded_targets(targets: Tensor, lengths: Any, given: Any) -> Any:
     """As rows, one for each sequence."""
     array = targets._array.astype(np.int64)
     if array.ndim == 1:
-        rows = library_of_array(array).zeros((lengths.size, int(lengths.max()) if lengths.size else 0), np.int64)
-        start = 0
-        if array.size != int(lengths.sum()):
+        if any_wrong(lengths.sum() != array.size):
             raise RuntimeError(
                 f"Expected tensor to have size {int(lengths.sum())} at dimension 0, but got size {array.size} for argument #2 "
                 "'targets' (while checking arguments for ctc_loss_allocate_outputs)"
             )
-        for k, n in enumerate(lengths.tolist()):
-            rows[k, :n] = array[start : start + n]
-            start += n
-        return rows
+        numbers = library_of_array(array).arange(_longest(lengths, given))
+        places = (np.cumsum(lengths) - lengths)[:, None] + numbers
+        return np.where(numbers < lengths[:, None], array[np.minimum(places, array.size - 1)] if array.size else 0, 0)
     if array.shape[0] != lengths.size:
         raise RuntimeError(
             f"Expected tensor to have size {lengths.size} at dimension 0, but got size {array.shape[0]} for argument #2 'targets' "
@@ -186,7 +192,7 @@ def ctc_loss(
             f"Expected input_lengths to have value at most {steps}, but got value {int(lengths.max())} (while checking arguments "
             "for ctc_loss_allocate_outputs)"
         )
-    rows = _padded_targets(y, labels)
+    rows = _padded_targets(y, labels, target_lengths)
     loss = apply(CTC, x, wrap(rows), wrap(lengths), wrap(labels), blank=blank)[0]
     if zero_infinity:
         zero = wrap(library_of_array(x._array).zeros((), x._array.dtype))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.torch.core.arrays import failing, library_of_array
+from dynagraph.torch.core.arrays import failing, in_c_order, library_of_array
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, made
 from dynagraph.torch.functions.arithmetic import mul, sub
@@ -30,7 +30,7 @@ def _cholesky_or_info(a: Any) -> tuple[Any, Any]:
     """The lower factor; where there is none, which leading minor is not positive."""
     try:
         with failing(a):
-            return in_columns(np.linalg.cholesky(a)), library_of_array(a).zeros(a.shape[:-2], np.int32)
+            return in_columns(np.linalg.cholesky(in_c_order(a))), library_of_array(a).zeros(a.shape[:-2], np.int32)
     except np.linalg.LinAlgError:
         flat = a.reshape(-1, *a.shape[-2:])
         found = [_columns_until(flat[k]) for k in range(flat.shape[0])]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import devices, dtypes
-from dynagraph.torch.core.arrays import library_of_array, put_beside
+from dynagraph.torch.core.arrays import any_wrong, library_of_array, put_beside
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.generator import Generator, generator_of
 from dynagraph.torch.core.grad_mode import mode
@@ -573,19 +573,19 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
     if not replacement and num_samples > array.shape[-1]:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
     weights = array if array.dtype.itemsize > 2 else array.astype(np.float32)
-    if not bool((np.isfinite(weights) & (weights >= 0)).all()):
+    if any_wrong(~(np.isfinite(weights) & (weights >= 0))):
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
     source = generator_for(generator, x.device)
     if not array.size:
         return wrap(library_of_array(array).zeros((*array.shape[:-1], num_samples), np.int64))
     if num_samples == 1 or not replacement:
-        if not bool((weights.sum(-1) > 0).all()):
+        if any_wrong(~(weights.sum(-1) > 0)):
             raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
         race = weights / exponential(source, weights.shape, weights.dtype)  # the one that arrives first is drawn
         order = np.argsort(-race, axis=-1, kind="stable") if num_samples > 1 else np.argmax(race, -1, keepdims=True)
         return wrap(order[..., :num_samples].copy())
     totals = np.cumsum(weights, -1, dtype=weights.dtype)
-    if not bool((totals[..., -1] > 0).all()):
+    if any_wrong(~(totals[..., -1] > 0)):
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
     bounds = totals / totals[..., -1:]
     bounds[..., -1] = 1

@@ -44,6 +44,9 @@ def size(self: Tensor, dim: int | None = None) -> Any:
 def stride(self: Tensor, dim: int | None = None) -> Any:
     """How many elements of memory lie between neighbours, along each dimension."""
     strides = tuple(s // self._array.itemsize for s in self._array.strides)
+    if not self._array.size and 0 in strides:  # of new arrays without elements NumPy says so
+        sizes = [max(n, 1) for n in self._array.shape]
+        strides = tuple(math.prod(sizes[k + 1 :]) for k in range(len(sizes)))
     return strides if dim is None else strides[dim_of(dim, self._array.ndim)]
 
 

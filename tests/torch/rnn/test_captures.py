@@ -92,7 +92,7 @@ def test_packing_in_a_capture_takes_lengths_as_data(name: str, is_sorted: bool) 
         assert_same(gradients(module, compiled, *args), gradients(module, step, *args))
     assert compiled.counters()["misses"] == 1
     for wrong in ([8, 2, 1], [3, 2, 0]):
-        with pytest.raises(RuntimeError, match="lengths|Length"):
+        with pytest.raises(RuntimeError, match=r"lengths|Length"):
             compiled(torch.randn(3, 7, 4), torch.tensor(wrong))
 
 
