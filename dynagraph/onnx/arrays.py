@@ -383,9 +383,9 @@ def _attention(
     """As the operator, where there is one; its result then in the order of axes that it is given in."""
     if node.attrs["result"] != 0 or seed is not None:
         raise NoOperator("attention with dropout" if seed is not None else "attention's sums of exponentials")
-    nodes = {a.position: n for a, n in zip(node.attrs["call"].args, node.args) if isinstance(a, Slot)}
+    nodes = node.args
     rank = nodes[0].ndim
-    if w.opset >= 23 and rank == 4 and isinstance(scale, float):
+    if w.opset >= 23 and rank == 4 and isinstance(scale, float) and other is None:
         inputs = (q, k, v) if mask is None else (q, k, v, mask)
         return w.transpose(w.op("Attention", *inputs, scale=scale, is_causal=int(causal)), order)
     factor = w.scalar(scale, node.dtype) if isinstance(scale, (int, float)) else w.cast(scale, node.dtype)
@@ -396,11 +396,12 @@ def _attention(
     if causal:
         rows, columns = _positions(w, nodes[0].shape[-2]), _positions(w, nodes[1].shape[-2])
         scores = w.op("Where", w.op("LessOrEqual", columns, w.unsqueeze(rows, 1)), scores, hidden)
-    if mask is not None:
-        is_bool = nodes[3].dtype.is_bool
-        scores = w.op("Where", mask, scores, hidden) if is_bool else w.op("Add", scores, mask)
+    places = [node.attrs["call"].args[n] for n, m in ((3, mask), (10, other)) if m is not None]
+    for name, place in zip([m for m in (mask, other) if m is not None], places):
+        is_bool = nodes[place.position].dtype.is_bool
+        scores = w.op("Where", name, scores, hidden) if is_bool else w.op("Add", scores, name)
     weights = w.op("Softmax", scores, axis=-1)
-    if mask is not None:  # rows of which nothing is seen give nothing
+    if places:  # rows of which nothing is seen give nothing
         weights = w.op("Where", w.op("IsNaN", weights), w.scalar(0, node.dtype), weights)
     return w.transpose(w.op("MatMul", weights, v), order)
 

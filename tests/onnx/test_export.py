@@ -274,3 +274,12 @@ HEADS_OF = {
 @pytest.mark.parametrize("name", HEADS_OF)
 def test_attention(name, opset):
     assert ("Attention" in check_export(*HEADS_OF[name], opset=opset)) == (opset == 23)
+
+
+def test_attention_with_a_mask_and_padding():
+    layer = torch.nn.MultiheadAttention(16, 2, batch_first=True)
+
+    def attend(x, mask, padding):
+        return layer(x, x, x, attn_mask=mask, key_padding_mask=padding, need_weights=False)[0]
+
+    assert "Softmax" in check_export(attend, (tensor(2, 7, 16), tensor(7, 7), tensor(2, 7)), opset=23)

@@ -39,9 +39,10 @@ def attention(
 
     Operands are (batch..., heads, rows, columns) of one dtype, float32 or float64; `k` and `v` may have fewer heads, each for as
     many of the queries'.  A mask broadcasts to (batch..., heads, rows, keys): where it is bool, True is what counts; else it is
-    added.  The other mask may broadcast otherwise (padding, beside which keys a row sees).  `causal`: key j counts for row i if j <= i.  What no key counts for is 0.  `dropout`: the probability with which a
-    weight is zeroed; its word in the Philox stream from `seed` and `offset` is the one of its number in C order.  `order`: of
-    axes in which the result lies in memory, and is given.  `out`: arrays for results, None for those that are made.
+    added.  The other mask may broadcast otherwise (padding, beside which keys a row sees).  `causal`: key j counts for row i if
+    j <= i.  What no key counts for is 0.  `dropout`: the probability with which a weight is zeroed; its word in the Philox stream
+    from `seed` and `offset` is the one of its number in C order.  `order`: of axes in which the result lies in memory, and is
+    given.  `out`: arrays for results, None for those that are made.
     """
     scale, dropout = float(scale), float(dropout)
     if not are_numpys(q, k, v, mask, other_mask):

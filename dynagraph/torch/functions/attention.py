@@ -101,9 +101,9 @@ def _attention_vjp(d: Any, g: Any) -> Any:
         result, sums = (term.array for term in d.outs)
         order = _order_of(q)
         learned = tuple(n for n in range(masked) if d.needs(3 + n))
-        found = attention_gradient(q, k, v, mask, seed, offset, result, sums, by, scale, causal, dropout, order, other, learned)
-        by_masks = [ArrayTerm(found[3 + learned.index(n)]) if n in learned else None for n in range(masked)]
-        found = [ArrayTerm(a.transpose(inverse(order))) for a in found[:3]]
+        made = attention_gradient(q, k, v, mask, seed, offset, result, sums, by, scale, causal, dropout, order, other, learned)
+        by_masks = [ArrayTerm(made[3 + learned.index(n)]) if n in learned else None for n in range(masked)]
+        found = [ArrayTerm(a.transpose(inverse(order))) for a in made[:3]]
     else:
         *found, by_scores = map(ArrayTerm, whole_gradient(
             q, k, v, (mask, other), kept(q, k, seed, offset, dropout), by, scale, causal
