@@ -45,7 +45,7 @@ def limits(*graphs: Graph) -> tuple[IntExpr, ...]:
 
 def _sizes_in(graph: Graph) -> Iterator[IntExpr]:
     for node in graph.nodes:
-        if node.meta is not None:
+        if node.meta is not None and not all(type(dim) is int for dim in node.meta.shape):
             nbytes = IntExpr.of(node.dtype.itemsize)
             for dim in node.meta.shape:
                 nbytes *= expr_of(dim)

@@ -160,7 +160,8 @@ def _register() -> None:
         is_first = is_none(before) and not truth(frame, load_attribute(frame, self, "create"))
         is_first = is_first and truth(frame, load_attribute(frame, variable, "_requires_grad")) and not truth(frame, hooks)
         is_plain = isinstance(array, Array) and not array.is_scalar and frame.ex.library is NUMPY
-        if not (is_first and is_plain and truth(frame, load_attribute(frame, load_attribute(frame, array, "flags"), "c_contiguous"))):
+        in_order = is_plain and truth(frame, load_attribute(frame, load_attribute(frame, array, "flags"), "c_contiguous"))
+        if not (is_first and in_order):
             return in_python(frame, leaf_in_python, self, variable, grad)
         made = call(frame, frame.ex.wrap(np.empty_like, Trusted(np.empty_like, "empty_like")), [array], {})
         store(frame, made, Const(Ellipsis), grad)
