@@ -151,9 +151,10 @@ def _as_key(value: Any, within: tuple[types.FunctionType, ...]) -> Any:
         return None if None in items else (tuple, items)
     if isinstance(value, types.ModuleType) or _is_named(value):
         return type(value), id(value)
-    if isinstance(value, _dispatch.CompiledFunction) and getattr(value, "decorated", None) is not None:
+    decorated = getattr(value, "decorated", None)
+    if isinstance(value, _dispatch.CompiledFunction) and decorated is not None:
         seen = _as_key(value.__wrapped__, within)
-        return None if seen is None else (type(value), seen, value.decorated.options.key)
+        return None if seen is None else (type(value), seen, decorated.options.key)
     if type(value) is not types.FunctionType:
         return None
     if value in within:
