@@ -93,6 +93,7 @@ class Tensor(metaclass=_TensorMeta):
     _inference = False
     _retains = False
     _is_buffer = False  # nn.Buffer: a module registers it where it is set as an attribute
+    _is_divided = False  # a DTensor: ranks have parts of it
     _post_hooks: Hooks | None = None
     _first_size: tuple[int, int] | None = None  # of a packed sequence's batch sizes: the first one, and the version it is of
     __array_priority__ = 1000  # operators of NumPy arrays leave these to tensors

@@ -18,4 +18,4 @@ from dynagraph.torch.nn import utils as utils
 from dynagraph.torch.nn.modules import *  # noqa: F403
 from dynagraph.torch.nn.parallel import DataParallel as DataParallel
 
-__getattr__ = _getattr_of(__name__)
+__getattr__ = _getattr_of(__name__, {"SyncBatchNorm": "dynagraph.torch.nn.modules.sync_batchnorm"})

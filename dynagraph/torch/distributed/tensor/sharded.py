@@ -64,6 +64,7 @@ class DTensor(Tensor):
     Optimizers whose step is one formula for each element (SGD, Adam...) work on the part.
     """
 
+    _is_divided = True
     _whole_shape: Any
     _mesh: Any
     _group: Any
@@ -124,6 +125,27 @@ class DTensor(Tensor):
             self.to_local().copy_(source)
         return self
 
+    @staticmethod
+    def norms_over_ranks(tensors: Sequence[DTensor], order: float) -> list[Tensor]:
+        """For each group of ranks the norm of its tensors, as if they were one vector."""
+        groups: dict[int, list[DTensor]] = {}
+        for tensor in tensors:
+            groups.setdefault(id(tensor._group), []).append(tensor)
+        norms = []
+        for some in groups.values():
+            flat = _torch["cat"]([tensor.to_local().reshape(-1) for tensor in some])
+            own = flat.new_zeros(1)
+            if flat.numel():
+                own[0] = vector_norm(flat, order)
+            if order == math.inf:
+                dist.all_reduce(own, dist.ReduceOp.MAX, group=some[0]._group)
+            else:
+                powers = own**order
+                dist.all_reduce(powers, group=some[0]._group)
+                own = powers ** (1.0 / order)
+            norms.append(own[0])
+        return norms
+
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return f"DTensor(local_tensor={self.to_local()!r}, placements={self.placements})"
 
@@ -155,25 +177,4 @@ def distribute_tensor(
     return sharded(part, tensor.shape, group, device_mesh, tensor.requires_grad)
 
 
-def norms_over_ranks(tensors: Sequence[DTensor], order: float) -> list[Tensor]:
-    """For each group of ranks the norm of its tensors, as if they were one vector."""
-    groups: dict[int, list[DTensor]] = {}
-    for tensor in tensors:
-        groups.setdefault(id(tensor._group), []).append(tensor)
-    norms = []
-    for some in groups.values():
-        flat = _torch["cat"]([tensor.to_local().reshape(-1) for tensor in some])
-        own = flat.new_zeros(1)
-        if flat.numel():
-            own[0] = vector_norm(flat, order)
-        if order == math.inf:
-            dist.all_reduce(own, dist.ReduceOp.MAX, group=some[0]._group)
-        else:
-            powers = own**order
-            dist.all_reduce(powers, group=some[0]._group)
-            own = powers ** (1.0 / order)
-        norms.append(own[0])
-    return norms
-
-
-__all__ = ["DTensor", "Partial", "Placement", "Replicate", "Shard", "distribute_tensor", "norms_over_ranks", "rows_of", "sharded"]
+__all__ = ["DTensor", "Partial", "Placement", "Replicate", "Shard", "distribute_tensor", "rows_of", "sharded"]

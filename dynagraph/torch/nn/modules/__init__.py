@@ -74,4 +74,4 @@ __all__ += rnn.__all__
 __all__ += sparse.__all__
 __all__ += transformer.__all__
 __all__ += upsampling.__all__
-__getattr__ = getattr_of(__name__)
+__getattr__ = getattr_of(__name__, {"SyncBatchNorm": "dynagraph.torch.nn.modules.sync_batchnorm"})

@@ -12,7 +12,6 @@ import numpy as np
 from dynagraph.torch.core.arrays import any_wrong
 from dynagraph.torch.core.grad_mode import no_grad
 from dynagraph.torch.core.tensor import Tensor
-from dynagraph.torch.distributed.tensor.sharded import DTensor, norms_over_ranks
 from dynagraph.torch.functions.creation import tensor
 from dynagraph.torch.functions.joining import stack
 from dynagraph.torch.functions.norms import vector_norm
@@ -49,9 +48,11 @@ def _get_total_norm(
         return tensor(0.0)
     _check_foreach(given, foreach)
     device = given[0].device
-    divided = [each for each in given if isinstance(each, DTensor)]
-    norms = [vector_norm(each, norm_type).to(device) for each in given if not isinstance(each, DTensor)]
-    total = vector_norm(stack(norms + norms_over_ranks(divided, norm_type) if divided else norms), norm_type)
+    divided: list[Any] = [each for each in given if each._is_divided]
+    norms = [vector_norm(each, norm_type).to(device) for each in given if not each._is_divided]
+    if divided:
+        norms += divided[0].norms_over_ranks(divided, norm_type)
+    total = vector_norm(stack(norms), norm_type)
     if error_if_nonfinite and any_wrong(~np.isfinite(total._array)):
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be clipped. To "
