@@ -536,8 +536,8 @@ def set_tensor_calls(
 def observe_tensor_calls(function: Callable[[Any, int, int, Any], Any] | None, /) -> Callable[[Any, int, int, Any], Any] | None:
     """Have a function called with each operation on tensors of dynagraph.torch after it has run, or none; the one before.
 
-    It is given the primitive and its operands, or the node that backward has run and None, and when it began and ended, in nanoseconds
-    of the monotonic clock.
+    It is given the primitive and its operands, or the node that backward has run and None, and when it began and ended, in
+    nanoseconds of the monotonic clock.
     """
 
 def set_tensor_backward(functions: dict[str, Any], /) -> Callable[[Any, list[tuple[Any, int, Any]], bool], None]:

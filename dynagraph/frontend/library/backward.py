@@ -219,7 +219,8 @@ def _register() -> None:
         return NONE
 
     def release(frame: Frame, node: Object) -> None:
-        if node.kind.release is not release_in_python:
+        kind: Any = node.kind
+        if kind.release is not release_in_python:
             call(frame, load_attribute(frame, node, "release"), [], {})
             return
         for name in ("saved", "saved_out"):

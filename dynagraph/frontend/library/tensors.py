@@ -320,7 +320,7 @@ def _register() -> None:
         result = Sequence(tuple, list(made_of)) if several else made_of[0]
         if mode_of(frame, "grad") and any(requires_grad(frame, o) for o in holders):
             outs = Sequence(tuple, [tensor.fields["_array"] for tensor in made_of])
-            node = call(frame, own(frame, "record"), [p, Sequence(tuple, list(given)), Dict(dict(attrs)), outs], {})
+            node: Any = call(frame, own(frame, "record"), [p, Sequence(tuple, list(given)), Dict(dict(attrs)), outs], {})
             if not is_none(node) and not attached(frame, node, primitive, made_of):
                 call(frame, own(frame, "_attach"), [node, p, result], {})
         return result
