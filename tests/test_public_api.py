@@ -259,6 +259,20 @@ def test_is_compiling_is_true_in_captured_code():
     compiled = dg.compile(lambda x: x + 1 if dg.is_compiling() else x)
     np.testing.assert_array_equal(compiled(X), X + 1)
 
+    def of_elements(x):
+        items = [x[k] for k in range(3)]  # a native loop, which goes on to the end of the function
+        return dg.is_compiling(), len(items)
+
+    def in_a_loop(x):
+        total = 0.0
+        for k in range(len(x)):
+            total += x[k] if dg.is_compiling() else 100.0
+        return total
+
+    with dg.config.override(unroll_limit=4):
+        assert dg.compile(of_elements, mode="max")(np.arange(8.0)) == (True, 3)
+        assert dg.compile(in_a_loop, mode="max")(np.arange(100.0)) == 4950.0
+
 
 def test_allow_in_graph_follows_a_function_of_a_library():
     scope = {"__name__": "scipy.somewhere", "np": np}

@@ -14,11 +14,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from dynagraph import markers
 from dynagraph._core._dispatch import CompiledFunction
+from dynagraph.frontend.executor.numpy_source import is_own
 from dynagraph.frontend.guards import sources
 from dynagraph.frontend.kinds.constants import class_function
 from dynagraph.frontend.kinds.slots import load_attribute
 from dynagraph.frontend.kinds.values import Function, Method
+from dynagraph.frontend.library import registry
 from dynagraph.frontend.loops import arrays, draws, iteration, new_arrays
 from dynagraph.frontend.loops.builder import Builder
 from dynagraph.frontend.loops.operations import meaning_of
@@ -40,6 +43,7 @@ from dynagraph.frontend.loops.operators import (
     result_of,
     to_dtype,
     truth,
+    truth_value,
     unary,
 )
 from dynagraph.frontend.loops.types import (
@@ -99,6 +103,8 @@ def call(b: Builder, function: Value, args: list[Value], named: dict[str, Value]
     elif not isinstance(kind, Known):
         raise NotNative(f"a call of {describe(kind)}")
     elif isinstance(kind.value, Function) and kind.value.object not in MEANINGS:
+        if is_own(kind.value.globals) and registry.meaning_of(kind.value.object) is not None:  # its body is for plain calls
+            raise NotNative(f"a call of {kind.value.name}")
         b.inline(kind.value, bind(b, kind.value, args, named), taken)
         return
     elif isinstance(kind.value, Method) and isinstance(kind.value.function, Function):
@@ -184,6 +190,11 @@ def known_function(b: Builder, value: Any, args: list[Value], named: dict[str, V
 
 
 _signature = functools.cache(inspect.signature)
+
+
+@meaning(markers.is_compiling)
+def is_compiling(b: Builder) -> Value:
+    return truth_value(True)
 
 
 # -- builtins ----------------------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ def kernel_of(formula: Formula, flags: tuple[Any, ...], count: int) -> Any:
     if found is None:
 
         def kernel(*operands: Any) -> None:
-            numbers = [operands[-1][k] for k in range(count)]
+            numbers = operands[-1]
             if is_compiling():
                 store(formula, flags, operands[:-1], numbers)
             else:  # in parts whose temporaries stay in the cache

@@ -12,6 +12,7 @@ import pytest
 
 import dynagraph as dg
 import dynagraph.torch as torch
+from dynagraph.driver.background import WORK
 from dynagraph.torch.optim import lbfgs, multi_tensor
 from tests.torch.optim.cases import OPTIMIZERS, PER_ELEMENT, Case, advance, name_of, parameters
 
@@ -382,6 +383,30 @@ def test_fifty_steps_of_a_large_and_a_small_parameter() -> None:
             alone.grad = alone.detach().clone()
             other.step()
         assert same([alone], [p[:7]])
+
+
+@pytest.mark.parametrize("make", [torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD, torch.optim.RMSprop])
+def test_later_steps_are_one_piece_of_work(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All rows, by one kernel that holds all of the formula."""
+    left = []
+    run_each = multi_tensor.run_each
+
+    def seen(*args: Any) -> Any:
+        left.append(run_each(*args))
+        return left[-1]
+
+    monkeypatch.setattr(multi_tensor, "run_each", seen)
+    monkeypatch.setattr(multi_tensor, "_kernels", {})
+    params = [torch.randn(4, 5).requires_grad_() for _ in range(3)]
+    optimizer = make(params, lr=0.1)
+    for _ in range(3):
+        for p in params:
+            p.grad = p.detach().clone()
+        optimizer.step()
+        WORK.wait()
+    (kernel,) = multi_tensor.kernels().values()
+    first, second, third = sum(map(len, left[:-2])), *map(len, left[-2:])  # rows that the kernel has left to Python
+    assert (first, second, third) == (3, 0, 0) and not kernel.stats.breaks and kernel.stats.compiles == 1
 
 
 def test_steps_in_parts_have_the_bits_of_whole_ones(monkeypatch: pytest.MonkeyPatch) -> None:
