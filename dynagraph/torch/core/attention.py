@@ -53,8 +53,8 @@ def attention(
         result = _new((*q.shape[:-1], v.shape[-1]), q.dtype, order)
     if sums is None:
         sums = np.empty((*q.shape[:-1], 2), q.dtype)
-    arrays = [None if a is None else _behaved(a) for a in (q, k, v, mask, other_mask)]
-    _dispatch.attention(*arrays, seed, offset, _turned_back(result, order), sums, scale, causal, dropout)
+    q, k, v, mask, other_mask = (None if a is None else _behaved(a) for a in (q, k, v, mask, other_mask))
+    _dispatch.attention(q, k, v, mask, other_mask, seed, offset, _turned_back(result, order), sums, scale, causal, dropout)
     return result, sums
 
 
@@ -76,10 +76,11 @@ def attention_gradient(
     for n, m in enumerate(learned):
         made = _taking(out, 3 + n)
         by.append(_dispatch.new_array(masks[m].shape, q.dtype) if made is None else made)
-    by_masks = [by[3 + learned.index(m)] if m in learned else None for m in (0, 1)]
-    arrays = [None if a is None else _behaved(a) for a in (q, k, v, *masks)]
+    by_mask, by_other_mask = (by[3 + learned.index(m)] if m in learned else None for m in (0, 1))
+    dq, dk, dv = (_turned_back(a, order) for a in by[:3])
+    q, k, v, mask, other_mask = (None if a is None else _behaved(a) for a in (q, k, v, *masks))
     _dispatch.attention_gradient(
-        *arrays, seed, offset, _behaved(result), _behaved(sums), _behaved(g), *(_turned_back(a, order) for a in by[:3]), *by_masks,
+        q, k, v, mask, other_mask, seed, offset, _behaved(result), _behaved(sums), _behaved(g), dq, dk, dv, by_mask, by_other_mask,
         scale, causal, dropout,
     )  # fmt: skip
     return tuple(by)
