@@ -182,6 +182,22 @@ def test_the_plan_can_be_read() -> None:
     assert compile_graph(graph).native is None
 
 
+def test_sums_take_elements_in_the_order_of_numpys_memory():
+    """Temporaries of the backend lie in other orders than those of the plain function."""
+
+    def of_a_product(x):
+        y = x.transpose(1, 0, 2)
+        return (y * y).sum(), (y * y).mean(), (y * y).sum(1)
+
+    rng = np.random.default_rng(0)
+    for dynamic in (True, False):
+        compiled = dg.compile(of_a_product, mode="max", backend="numpy", dynamic=dynamic)
+        for n in (5, 6, 9) * 8:
+            x = rng.normal(size=(n, 3, 10)).astype(np.float32)
+            for got, wanted in zip(compiled(x), of_a_product(x)):
+                np.testing.assert_array_equal(got, wanted)
+
+
 def test_parts_of_complex_arrays_are_not_written_over():
     """`.imag` is a view of the caller's array, whose memory no temporary takes."""
     x = np.array([1 + 0.5j, 2 - 1j])

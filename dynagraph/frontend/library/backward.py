@@ -130,13 +130,20 @@ def _register() -> None:
                 target.edges.append((following, place))
         return targets
 
+    def is_sparse(frame: Frame, grad: Any) -> bool:
+        value = frame.ex.resolve(grad)
+        return isinstance(value, Object) and value.kind is engine.SparseGradient
+
     def add(frame: Frame, target: _Target, number: int, grad: Value) -> None:
         """Add to the gradients that have come for a node or a leaf."""
         if target.grads is None:
             count = length(frame.ex, load_attribute(frame, target.value, "output_metas")) if target.is_node else 1
             target.grads = [NONE] * count
         before = target.grads[number]
-        if not is_none(before):
+        if not is_none(before) and (is_sparse(frame, before) or is_sparse(frame, grad)):
+            both = [call(frame, own(frame, "tensor_of"), [g], {}) for g in (before, grad)]
+            grad = call(frame, own(frame, "value_of"), [call(frame, own(frame, "plus"), both, {})], {})
+        elif not is_none(before):
             total = call(frame, frame.ex.wrap(np.add, Trusted(np.add, "add")), [before, grad], {})
             grad = total if isinstance(total, Array) and not total.is_scalar else call(frame, own(frame, "as_array"), [total], {})
         target.grads[number] = grad
@@ -161,7 +168,7 @@ def _register() -> None:
         is_first = is_first and truth(frame, load_attribute(frame, variable, "_requires_grad")) and not truth(frame, hooks)
         is_plain = isinstance(array, Array) and not array.is_scalar and frame.ex.library is NUMPY
         in_order = is_plain and truth(frame, load_attribute(frame, load_attribute(frame, array, "flags"), "c_contiguous"))
-        if not (is_first and in_order):
+        if not (is_first and in_order) or is_sparse(frame, grad):
             return in_python(frame, leaf_in_python, self, variable, grad)
         made = call(frame, frame.ex.wrap(np.empty_like, Trusted(np.empty_like, "empty_like")), [array], {})
         store(frame, made, Const(Ellipsis), grad)
