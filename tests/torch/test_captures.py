@@ -449,10 +449,14 @@ def test_modules_list_the_globals_that_they_set_again():
     for about in pkgutil.walk_packages(torch.__path__, "dynagraph.torch."):
         if about.name.endswith("__main__"):
             continue
-        module = importlib.import_module(about.name)
-        for code in _codes(module.__spec__.loader.get_code(about.name)):
+        try:
+            listed = getattr(importlib.import_module(about.name), "__dynagraph_mutable__", ())
+        except ModuleNotFoundError as error:
+            assert error.name in ("cupy", "mpi4py")  # optional: an engine's module sets no global
+            listed = ()
+        for code in _codes(about.module_finder.find_spec(about.name).loader.get_code(about.name)):
             stored = {i.argval for i in dis.get_instructions(code) if i.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")}
-            unlisted += [f"{about.name}: {name}" for name in stored - set(getattr(module, "__dynagraph_mutable__", ()))]
+            unlisted += [f"{about.name}: {name}" for name in stored - set(listed)]
     assert not unlisted
 
 
