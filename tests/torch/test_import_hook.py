@@ -100,7 +100,7 @@ import multiprocessing
 import torch
 
 def work(x):
-    return torch.__name__, (x * 2).tolist()
+    return torch.__spec__.name, (x * 2).tolist()
 
 if __name__ == "__main__":
     for method in ("fork", "spawn", "forkserver"):
