@@ -161,7 +161,8 @@ def run_plan(plan: Plan, arrays: Sequence[np.ndarray], sizes: dict[str, int]) ->
 def _run_step(step: Step, values: list[Any], sizes: dict[str, int]) -> np.ndarray:
     node = step.node
     operands = [values[k] for k in step.operands]
-    if "walk" in node.op.attrs:  # in the order of the axes, which need not be that of this operand's memory
+    if "walk" in node.op.attrs and len(node.attrs["axis"]) == operands[0].ndim:
+        # all elements, in the order of the axes, which need not be that of this operand's memory
         operands[0] = np.asarray(operands[0], order="C")
     if step.ufunc is None:
         return np.asarray(node.op.eager(np, *operands, **concrete_attrs(node, sizes)))
