@@ -14,14 +14,16 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from dynagraph.torch.run.failures import GONE, Failure, Kind, how_it_ended, message_and_traceback, signal_name
 from dynagraph.torch.run.report import name_of, say
-from dynagraph.torch.run.supervisor import ADDRESS, TOKEN, remove_segments
+from dynagraph.torch.run.supervisor import ADDRESS, TOKEN, folders_of, remove_segments
 from dynagraph.torch.run.supervisor import __file__ as SUPERVISOR
 
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
@@ -372,6 +374,9 @@ class Attempt:
             self.mpiexec.wait(AFTER_KILL if has_worked else _MPIEXECS_END)
         self.mpiexec.kill()
         self.mpiexec.wait()
+        # of those that were killed before they said hello; TMPDIR may have been set since this process looked
+        for left in Path(os.environ.get("TMPDIR") or tempfile.gettempdir()).glob(f"{folders_of(self.token)}*"):
+            shutil.rmtree(left, ignore_errors=True)
         self.listener.close()
         remove_segments(set().union(*(rank.segments for rank in self.ranks.values())))
         self.selector.close()
@@ -390,7 +395,10 @@ class Attempt:
         for kill, number in ((os.kill, rank.supervisor), (os.killpg, rank.pid)):
             with contextlib.suppress(OSError):
                 kill(number, signal.SIGKILL) if number is not None else None
-        shutil.rmtree(rank.folder, ignore_errors=True)
+        end = time.monotonic() + AFTER_KILL
+        while os.path.exists(rank.folder) and time.monotonic() < end:  # one that is being killed may still write to it
+            shutil.rmtree(rank.folder, ignore_errors=True)
+            time.sleep(0.01)
 
 
 class Reader:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib
 import json
 import os
 import selectors
@@ -79,6 +80,11 @@ def remove_segments(names: set[str]) -> None:
             os.unlink(f"{SEGMENTS}/{name}")
 
 
+def folders_of(token: str) -> str:
+    """What the names of the supervisors' folders begin with, which need not tell the token."""
+    return f"dynagraph-run-{hashlib.sha256(token.encode()).hexdigest()[:12]}-"
+
+
 class Tee:
     """One of the rank's output streams: to a file, to the launcher's output with a prefix, or both."""
 
@@ -122,7 +128,7 @@ class Supervisor:
         self.has_ended = self.is_leaving = self.is_lost = False
         self.from_launcher = b""
         self.error_file = self.stack_file = ""
-        self.folder = tempfile.mkdtemp(prefix="dynagraph-run-")
+        self.folder = tempfile.mkdtemp(prefix=folders_of(os.environ[TOKEN]))
         self.watch_signals()
         self.launcher = connect(os.environ[ADDRESS])
         self.selector.register(self.launcher, selectors.EVENT_READ, self.hear_launcher)

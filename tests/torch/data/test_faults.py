@@ -48,8 +48,8 @@ def left() -> tuple[int, list[Any]]:
 
 def kill_a_worker_at_random(chance: random.Random) -> None:
     """All batches that come are right, and then comes an error that names the signal."""
-    deadly = [n for n in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]  # as by nohup
-    number = chance.choice(deadly)
+    deadly = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
+    number = chance.choice([n for n in deadly if signal.getsignal(n) is not signal.SIG_IGN])  # as by nohup
     loader = DataLoader(Slow(), batch_size=5, num_workers=2, persistent_workers=chance.random() < 0.5)
     batches = iter(loader)
     victim = chance.choice(batches.workers.processes).pid

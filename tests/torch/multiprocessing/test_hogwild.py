@@ -22,7 +22,7 @@ def example() -> Any:
 
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.soak)])  # soak: each process captures its step
 def test_four_processes_train_one_model(example: Any, compiled: bool) -> None:
-    found = example.run(4, 5, compiled, "fork")
-    assert found["steps"] == 4 * 5 * 11
+    found = example.run(4, 8, compiled, "fork")
+    assert found["steps"] == 4 * 8 * 11
     assert found["accuracy"] > 0.75
     assert found["losses"][-1] < found["losses"][0] / 2
