@@ -63,6 +63,6 @@ class CudaError(DynagraphError, RuntimeError):
     """CUDA cannot be used as it was asked for: CuPy, driver or device is missing, or streams, events and devices do not fit."""
 
 
-def make_final(error: Exception) -> None:
+def make_final(error: BaseException) -> None:
     """Have what a program raises leave the compiled function, which would run eagerly otherwise."""
     error.dynagraph_is_final = True  # type: ignore[attr-defined]  # see dg_is_final in python_plan.c

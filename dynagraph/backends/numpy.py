@@ -16,7 +16,7 @@ import numpy as np
 from dynagraph.backends.executable import Executable
 from dynagraph.backends.reference import own_results
 from dynagraph.ir.graph import Graph, Node
-from dynagraph.ir.interpreter import bind_sizes, concrete, concrete_attrs, stop_where
+from dynagraph.ir.interpreter import Effects, bind_sizes, concrete, concrete_attrs
 from dynagraph.ir.ops import Elementwise, Library, may_be_view
 from dynagraph.ir.passes.pipeline import run as run_passes
 from dynagraph.ir.shapes import same_shape
@@ -53,9 +53,9 @@ def compile_graph(graph: Graph) -> Executable:
 
     def call(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         sizes = bind_sizes(optimised, arrays)
-        with np.errstate(all="ignore"):
-            results = run_plan(plan, arrays, sizes)
-        return own_results(results, [*arrays, *plan.constants.values()])
+        with np.errstate(all="ignore"), Effects() as effects:
+            results = run_plan(plan, arrays, sizes, effects)
+            return own_results(results, [*arrays, *plan.constants.values()])
 
     return Executable(call, artifacts={"plan": describe(plan)})
 
@@ -142,7 +142,7 @@ def _let_go(plan: Plan) -> None:
 # -- running --------------------------------------------------------------------------------------------------------
 
 
-def run_plan(plan: Plan, arrays: Sequence[np.ndarray], sizes: dict[str, int]) -> Iterator[np.ndarray]:
+def run_plan(plan: Plan, arrays: Sequence[np.ndarray], sizes: dict[str, int], effects: Effects) -> Iterator[np.ndarray]:
     """The outputs' values; they may be views of inputs or of one another."""
     values: list[Any] = [None] * plan.size
     for position, array in zip(plan.inputs, arrays):
@@ -151,7 +151,7 @@ def run_plan(plan: Plan, arrays: Sequence[np.ndarray], sizes: dict[str, int]) ->
         values[position] = array
     for step in plan.steps:
         if step.node.has_effect:
-            stop_where([values[position] for position in plan.checks])
+            effects.begin([values[position] for position in plan.checks])
         values[step.result] = _run_step(step, values, sizes)
         for position in step.dead:
             values[position] = None

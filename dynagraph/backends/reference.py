@@ -9,15 +9,15 @@ import numpy as np
 
 from dynagraph.backends.executable import Executable
 from dynagraph.ir.graph import Graph
-from dynagraph.ir.interpreter import interpret
+from dynagraph.ir.interpreter import Effects, interpret
 
 
 def reference(graph: Graph) -> Executable:
     """A program that interprets the graph.  Like generated code it gives no floating-point warnings."""
 
     def call(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-        with np.errstate(all="ignore"):
-            return own_results(interpret(graph, arrays), [*arrays, *graph.constants.values()])
+        with np.errstate(all="ignore"), Effects() as effects:
+            return own_results(interpret(graph, arrays, effects=effects), [*arrays, *graph.constants.values()])
 
     return Executable(call)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.errors import GraphError
+from dynagraph.errors import GraphError, make_final
 from dynagraph.ir import dtypes
 from dynagraph.ir.external_calls import FunctionCall
 from dynagraph.ir.graph import Graph, Meta, Node
@@ -17,10 +17,11 @@ from dynagraph.ir.shapes import Dim, SymInt, expr_of
 Sizes = Mapping[str, int]
 
 
-def interpret(graph: Graph, inputs: Sequence[Any], xp: Any = np) -> tuple[Any, ...]:
+def interpret(graph: Graph, inputs: Sequence[Any], xp: Any = np, effects: Effects | None = None) -> tuple[Any, ...]:
     """The values of the graph's outputs: arrays of the namespace `xp`, 0-d ones included, never scalars.
 
-    Results may be views of inputs or of one another.  Raises GraphError where `inputs` do not fit the placeholders.
+    Results may be views of inputs or of one another.  `effects`: told of each effect before it begins.  Raises GraphError where
+    `inputs` do not fit the placeholders.
 
     >>> from dynagraph.ir.graph import Meta
     >>> from dynagraph.ir import optable
@@ -34,9 +35,10 @@ def interpret(graph: Graph, inputs: Sequence[Any], xp: Any = np) -> tuple[Any, .
     sizes = bind_sizes(graph, inputs)
     values: dict[Node, Any] = dict(zip(graph.placeholders, inputs))
     checks = graph.outputs[len(graph.outputs) - graph.n_checks :]
+    effects = Effects() if effects is None else effects
     for node in graph.nodes:
         if node.has_effect:
-            stop_where([values[check] for check in checks])
+            effects.begin([values[check] for check in checks])
         if node.kind == "get_attr":
             values[node] = xp.asarray(graph.constants[node.target])
         elif node.kind == "call_function":
@@ -45,10 +47,29 @@ def interpret(graph: Graph, inputs: Sequence[Any], xp: Any = np) -> tuple[Any, .
     return tuple(values[node] for node in graph.outputs)
 
 
-def stop_where(checks: Sequence[Any]) -> None:
-    """ValueError where a check has failed, before the first effect: the program bails out."""
-    if any(checks):
-        raise ValueError("a check has failed")
+class Effects:
+    """The effects of a program's run.  What is raised within, once one has begun, is final, as a signal's exception is: nothing is
+    run again.
+
+    >>> with Effects() as effects:
+    ...     effects.begin([False])
+    """
+
+    def __init__(self) -> None:
+        self.have_begun = False
+
+    def begin(self, checks: Sequence[Any]) -> None:
+        """Before each effect.  ValueError where a check has failed: the program bails out, and has done nothing."""
+        if not self.have_begun and any(checks):
+            raise ValueError("a check has failed")
+        self.have_begun = True
+
+    def __enter__(self) -> Effects:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if self.have_begun and error is not None:
+            make_final(error)
 
 
 def bind_sizes(graph: Graph, inputs: Sequence[Any]) -> dict[str, int]:
@@ -136,4 +157,4 @@ def at_sizes(graph: Graph, sizes: Sizes) -> Graph:
     return new
 
 
-__all__ = ["Sizes", "at_sizes", "bind_sizes", "concrete", "concrete_attrs", "interpret", "number_held", "symbols_in"]
+__all__ = ["Effects", "Sizes", "at_sizes", "bind_sizes", "concrete", "concrete_attrs", "interpret", "number_held", "symbols_in"]

@@ -128,7 +128,7 @@ static PyObject *miss(compiled_function *self, PyObject *const *args, Py_ssize_t
         Py_CLEAR(*owner);
     result = PyObject_CallFunctionObjArgs(self->on_miss, (PyObject *)self, positional, keywords ? keywords : Py_None, NULL);
     dg_raised raised;
-    if (!result && (!PyErr_ExceptionMatches(PyExc_Exception) || dg_is_of_signal()) && dg_take_raised(&raised) &&
+    if (!result && (!PyErr_ExceptionMatches(PyExc_Exception) || dg_is_of_signal()) && !dg_is_final() && dg_take_raised(&raised) &&
         dg_raise_later(&raised) == 0)
         result = PyObject_Call(self->function, positional, keywords); /* a signal's: raised there at once */
     if (result == dg_plainly) {

@@ -144,11 +144,14 @@ static void bail_out_if_may(const dg_plan *plan)
 }
 
 /* What a signal's handler raises while the program runs is not the program's: it waits until code of the user's runs, which may be
-   within a try block. That is the plain function, to which the call is left; where the program cannot leave it, it runs again. */
+   within a try block. That is the plain function, to which the call is left; where the program cannot leave it, it runs again. What is
+   final goes to the caller. */
 static PyObject *call_program(dg_plan *plan, PyObject *args, dg_raised *late)
 {
     PyObject *given = PyObject_CallObject(plan->callable, args);
     dg_raised raised = {0};
+    if (!given && dg_is_final())
+        return NULL;
     if (!given && dg_plan_may_be_left(plan) && dg_put_off(&raised)) {
         dg_raise_later(&raised);
         return NULL;

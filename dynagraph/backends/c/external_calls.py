@@ -38,7 +38,7 @@ class ExternalCalls:
             return
         try:
             self._run(number, call, taken, sizes, operands, results)
-        except Exception as error:
+        except BaseException as error:  # a signal's, too
             make_final(error)
             raise
 

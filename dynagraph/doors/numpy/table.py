@@ -34,6 +34,7 @@ class Door:
     `takes_out`: the parameter `out` (of ufuncs also the operands after the inputs) takes what the arrays to be written hold
     now, and the result is what they hold then.
     `calls_out`: the compiled program calls NumPy's function.
+    `has_effect`: others see that it is called.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Door:
     like: object = None
     takes_out: bool = False
     calls_out: bool = False
+    has_effect: bool = False
 
     @cached_property
     def signature(self) -> inspect.Signature:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, NoReturn, TypeGuard
 
 from dynagraph.frontend.executor.breaks import Break
-from dynagraph.frontend.kinds.values import Const, Object, Opaque, Sequence, Value
+from dynagraph.frontend.executor.numpy_source import is_own
+from dynagraph.frontend.kinds.values import Const, Function, Method, Object, Opaque, Sequence, Value
 
 _LITERALS = (bool, int, float, complex, str, bytes, type(None), type)
 
@@ -30,6 +31,21 @@ def throw(error: BaseException, **fields: Value) -> NoReturn:
     value = exception(type(error), *args)
     value.fields.update(fields)
     raise Raised(value)
+
+
+def may_catch(frame: Any) -> bool:
+    """Whether a frame's code may see an error that is raised now: not in blocks of context managers of this package alone."""
+    program, index = frame.program, frame.ip - 1
+    while (region := program.handlers[index]) is not None:
+        index = region.target
+        ops = [i.op for i in program.instructions[index : index + 3]]
+        if ops[:2] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"]:
+            leave = frame.stack[region.depth - 1]
+            if not (isinstance(leave, Method) and isinstance(leave.function, Function) and is_own(leave.function.globals)):
+                return True
+        elif ops != ["COPY", "POP_EXCEPT", "RERAISE"]:
+            return True
+    return False
 
 
 def is_exception(value: Any) -> TypeGuard[Object]:

@@ -24,7 +24,7 @@ from dynagraph.doors.numpy.builder import leaves
 from dynagraph.driver import deadline
 from dynagraph.frontend.bytecode.decode import Program, Region
 from dynagraph.frontend.executor.breaks import Break
-from dynagraph.frontend.executor.exceptions import Raised, refuse, said, throw
+from dynagraph.frontend.executor.exceptions import Raised, may_catch, refuse, said, throw
 from dynagraph.frontend.executor.numpy_errors import numpy_error_of
 from dynagraph.frontend.executor.numpy_source import DEFINITIONS, is_numpys, is_own
 from dynagraph.frontend.executor.opcodes import HANDLERS, Code, code_of, handler
@@ -352,6 +352,8 @@ class Executor(CaptureState):
 
     def open_door(self, door: Door, args: list[Value], kwargs: dict[str, Value]) -> tuple[Any, str]:
         """What a door gives, and what its 0-d results are: "value" or "array"."""
+        if door.has_effect and any(frame.is_users and may_catch(frame) for frame in self.running):
+            raise Unsupported("SIDE_EFFECT", "a collective in a try or with block, which may see the error that it raises")
         given = [self.to_door(a) for a in args]
         named = {k: self.to_door(v) for k, v in kwargs.items()}
         try:

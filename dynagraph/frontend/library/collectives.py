@@ -30,7 +30,7 @@ def _register() -> None:
         return b.call("effect_call", handle, like, call=call, dtype=like.dtype, shape=(count, *like.shape) if count else like.shape)
 
     for door in (exchanged, started, finished):
-        register_function(getattr(functions, door.__name__), Door(door.__name__, door, "array", calls_out=True))
+        register_function(getattr(functions, door.__name__), Door(door.__name__, door, "array", calls_out=True, has_effect=True))
 
 
 __all__: list[str] = []

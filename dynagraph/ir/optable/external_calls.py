@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dynagraph.errors import make_final
 from dynagraph.ir.external_calls import FunctionCall, Slot, selected
 from dynagraph.ir.ops import REQUIRED, Library, define_op
 from dynagraph.ir.optable import fourier_gradients, matrix_gradients, order_gradients, series_gradients
@@ -23,11 +22,7 @@ def _eager(xp: Any, *operands: Any, call: FunctionCall, result: int | None, dtyp
 
 
 def _eager_effect(xp: Any, *operands: Any, awaited: bool, **attrs: Any) -> Any:
-    try:
-        return _eager(xp, *operands, **attrs)
-    except Exception as error:
-        make_final(error)
-        raise
+    return _eager(xp, *operands, **attrs)
 
 
 def _vjp(d: Differentiated, g: Term) -> Sequence[Term | None]:

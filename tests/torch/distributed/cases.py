@@ -165,6 +165,8 @@ def groups(t: Any, d: Any, r: int, w: int) -> Any:
     own, every = d.new_subgroups(w // 2)
     z = some(t, r)
     d.all_reduce(z, group=own)
+    if w % 2:  # a mesh of two rows has no place for the last rank
+        return [*made, z]
     mesh = d.init_device_mesh("cpu", (2, w // 2), mesh_dim_names=("a", "b"))
     v = some(t, r)
     d.all_reduce(v, group=mesh["a"].get_group())

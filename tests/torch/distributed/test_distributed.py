@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import dynagraph as dg
 from dynagraph import torch
 from dynagraph.torch import distributed as dist
 from dynagraph.torch import futures
+from dynagraph.torch.distributed import effects
 from dynagraph.torch.utils.data import DistributedSampler
 from tests.torch.distributed.ranks import by_mpiexec, cases_of, differences, environment, needs_mpi
 from tests.torch.distributed.record import RANKS, recorded
@@ -104,6 +109,87 @@ def test_a_world_of_one(alone: None) -> None:
     ):  # fmt: skip
         with pytest.raises(error, match=text):
             dist.new_group(backend=backend)
+
+
+class Stop(BaseException):
+    """What a signal's handler raises."""
+
+
+def stopped(*about: Any) -> None:
+    raise Stop
+
+
+def failed() -> None:
+    raise RuntimeError("lost")
+
+
+@pytest.mark.parametrize("backend", ["c", "numpy", "reference"])
+def test_a_collective_that_raises_is_not_called_again(alone: None, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By itself, or by a signal's handler within it."""
+
+    def step(x: Any) -> Any:
+        y = x * 2
+        dist.all_reduce(y)
+        return y + 1
+
+    calls: list[Any] = []
+    raising: Any = None
+    plain = effects.OPERATIONS["all_reduce"]
+
+    def counted(*args: Any) -> Any:
+        calls.append(args)
+        if raising is not None:
+            raising()
+        return plain(*args)
+
+    monkeypatch.setitem(effects.OPERATIONS, "all_reduce", counted)
+    before = signal.signal(signal.SIGALRM, stopped)
+    try:
+        compiled = dg.compile(step, mode="max", backend=backend)
+        assert compiled(torch.ones(2)).tolist() == [3, 3]
+        for how, error in ((failed, RuntimeError), (lambda: signal.raise_signal(signal.SIGALRM), Stop)):
+            raising = how
+            calls.clear()
+            with pytest.raises(error):
+                compiled(torch.ones(2))
+            assert len(calls) == 1 and compiled.stats.refusals == 0
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_collective_in_a_try_block_runs_plainly(alone: None) -> None:
+    """Whose error the code may handle; blocks of no_grad and the like handle none."""
+    log = []
+
+    def handled(x: Any) -> Any:
+        try:
+            dist.all_reduce(x)
+        except RuntimeError:
+            return x * 0
+        return x + 1
+
+    def ended(x: Any) -> Any:
+        try:
+            dist.all_reduce(x)
+        finally:
+            log.append("end")
+        return x + 1
+
+    def suppressed(x: Any) -> Any:
+        with contextlib.suppress(RuntimeError), torch.no_grad():
+            dist.all_reduce(x)
+        return x + 1
+
+    def without_gradients(x: Any) -> Any:
+        with torch.no_grad(), torch.autocast("cpu", enabled=False):
+            dist.all_reduce(x)
+        return x + 1
+
+    for function, is_one in ((handled, False), (ended, False), (suppressed, False), (without_gradients, True)):
+        compiled = dg.compile(function, mode="max")
+        assert compiled(torch.ones(2)).tolist() == [2, 2]
+        assert bool(compiled.stats.breaks) != is_one
+    assert log == ["end"]
 
 
 def test_backends_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
