@@ -162,12 +162,15 @@ def _run_step(step: Step, values: list[Any], sizes: dict[str, int]) -> np.ndarra
     node = step.node
     operands = [values[k] for k in step.operands]
     if "walk" in node.op.attrs and len(node.attrs["axis"]) == operands[0].ndim:
-        # all elements, in the order of the axes, which need not be that of this operand's memory
-        operands[0] = np.asarray(operands[0], order="C")
+        walk = node.attrs.get("walk")
+        if walk is None or walk.axes == operands[0].ndim:  # all as one, in the order of the axes
+            operands[0] = np.asarray(operands[0], order="C")
     if step.ufunc is None:
         return np.asarray(node.op.eager(np, *operands, **concrete_attrs(node, sizes)))
-    out = np.empty(concrete(node.shape, sizes), node.dtype.numpy) if step.reused is None else values[step.reused]
-    return step.ufunc(*operands, out=out)
+    # in the order of NumPy's own choice where an operand lies otherwise: sums add up elements as they lie in memory
+    is_plain = step.reused is not None and all(a.flags.c_contiguous for a in (*operands, values[step.reused]))
+    result = step.ufunc(*operands, out=values[step.reused] if is_plain else None)
+    return np.asarray(result, node.dtype.numpy)
 
 
 def describe(plan: Plan) -> str:

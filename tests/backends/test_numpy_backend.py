@@ -197,6 +197,17 @@ def test_sums_take_elements_in_the_order_of_numpys_memory():
             for got, wanted in zip(compiled(x), of_a_product(x)):
                 np.testing.assert_array_equal(got, wanted)
 
+    def along_axes(x):
+        y, z = x.transpose(2, 0, 1), np.zeros((x.shape[1], x.shape[0], x.shape[2])).transpose(1, 0, 2)
+        z[...] = x
+        return (y * y).sum(0), (y * y).sum((0, 2)), (x.transpose(0, 2, 1) * 2).sum((0, 1)), (z * z).sum(), x[:, :7].sum()
+
+    compiled = dg.compile(along_axes, mode="max", backend="numpy")
+    for n in (4, 7, 7, 9):
+        x = rng.normal(size=(n, 30, 41)).astype(np.float32)
+        for got, wanted in zip(compiled(x), along_axes(x)):
+            np.testing.assert_array_equal(got, wanted)
+
 
 def test_parts_of_complex_arrays_are_not_written_over():
     """`.imag` is a view of the caller's array, whose memory no temporary takes."""
