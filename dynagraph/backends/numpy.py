@@ -16,7 +16,7 @@ import numpy as np
 from dynagraph.backends.executable import Executable
 from dynagraph.backends.reference import own_results
 from dynagraph.ir.graph import Graph, Node
-from dynagraph.ir.interpreter import Effects, bind_sizes, concrete, concrete_attrs
+from dynagraph.ir.interpreter import Effects, bind_sizes, concrete_attrs
 from dynagraph.ir.ops import Elementwise, Library, may_be_view
 from dynagraph.ir.passes.pipeline import run as run_passes
 from dynagraph.ir.shapes import same_shape
