@@ -168,9 +168,9 @@ def _run_step(step: Step, values: list[Any], sizes: dict[str, int]) -> np.ndarra
     if step.ufunc is None:
         return np.asarray(node.op.eager(np, *operands, **concrete_attrs(node, sizes)))
     # in the order of NumPy's own choice where an operand lies otherwise: sums add up elements as they lie in memory
-    is_plain = step.reused is not None and all(a.flags.c_contiguous for a in (*operands, values[step.reused]))
-    result = step.ufunc(*operands, out=values[step.reused] if is_plain else None)
-    return np.asarray(result, node.dtype.numpy)
+    reused = None if step.reused is None else values[step.reused]
+    is_plain = reused is not None and all(a.flags.c_contiguous for a in (*operands, reused))
+    return np.asarray(step.ufunc(*operands, out=reused if is_plain else None), node.dtype.numpy)
 
 
 def describe(plan: Plan) -> str:

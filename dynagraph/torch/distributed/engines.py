@@ -7,6 +7,7 @@ request; none waits.  What tensors, lists of tensors, other dtypes and gaps in m
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -40,7 +41,7 @@ class Request(Protocol):
         """Whether it has ended.  Engines may get on with their work only within this call."""
 
 
-class Engine:
+class Engine(ABC):
     """Processes that exchange arrays.  All arrays are contiguous; what an operation writes to, and what it reads, is the engine's
     until its request has ended.
 
@@ -53,62 +54,63 @@ class Engine:
     size = 1
     errors: tuple[type[Exception], ...] = ()  # what operations and requests may raise
 
+    @abstractmethod
     def reduced_as(self, dtype: np.dtype) -> np.dtype:
         """The dtype in which arrays of a dtype are added up."""
-        raise NotImplementedError
 
+    @abstractmethod
     def all_reduce(self, buffer: Any, op: str) -> Request:
         """The sum (or what `op` says: SUM, PRODUCT, MIN, MAX, BAND, BOR, BXOR) of all buffers, in each of them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def reduce(self, buffer: Any, op: str, root: int) -> Request:
         """As `all_reduce`, in the buffer of the root alone."""
-        raise NotImplementedError
 
+    @abstractmethod
     def reduce_scatter(self, source: Any, target: Any, op: str) -> Request:
         """The sum of all sources, of which the processes get a part each; `source` is `size` times as long as `target`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def broadcast(self, buffer: Any, root: int) -> Request:
         """The root's buffer, in each of them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def all_gather(self, source: Any, target: Any) -> Request:
         """All sources, one behind the other."""
-        raise NotImplementedError
 
+    @abstractmethod
     def gather(self, source: Any, target: Any | None, root: int) -> Request:
         """As `all_gather`, at the root; `target` is None elsewhere."""
-        raise NotImplementedError
 
+    @abstractmethod
     def scatter(self, source: Any | None, target: Any, root: int) -> Request:
         """A part of the root's source to each; `source` is None elsewhere."""
-        raise NotImplementedError
 
+    @abstractmethod
     def all_to_all(self, source: Any, source_counts: Sequence[int], target: Any, target_counts: Sequence[int]) -> Request:
         """To each process a part of the source; the parts that came, one behind the other.  Counts are numbers of elements."""
-        raise NotImplementedError
 
+    @abstractmethod
     def send(self, buffer: Any, to: int, tag: int) -> Request:
         """To one process, which receives with the same tag."""
-        raise NotImplementedError
 
+    @abstractmethod
     def receive(self, buffer: Any, origin: int | None, tag: int) -> Any:
         """From one process, or (None) whichever is first.  The request has `source` and `nbytes` once it has ended."""
-        raise NotImplementedError
 
+    @abstractmethod
     def barrier(self) -> Request:
         """It ends when all processes have called it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def part(self, ranks: Sequence[int]) -> Engine:
         """The engine of some of the processes, of which this is one; all of them call it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def abort(self, status: int) -> None:
         """End all processes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self) -> None:
         """Give back what the engine holds."""
 
@@ -154,11 +156,20 @@ class Alone(Engine):
     def all_to_all(self, source: Any, source_counts: Sequence[int], target: Any, target_counts: Sequence[int]) -> Request:
         return self.all_gather(source, target)
 
+    def send(self, buffer: Any, to: int, tag: int) -> Request:
+        raise DistBackendError("send: this process is alone in its group, and nobody can receive from it")
+
+    def receive(self, buffer: Any, origin: int | None, tag: int) -> Any:
+        raise DistBackendError("recv: this process is alone in its group, and nobody can send to it")
+
     def barrier(self) -> Request:
         return DONE
 
     def part(self, ranks: Sequence[int]) -> Engine:
         return self
+
+    def close(self) -> None:
+        """It holds nothing."""
 
     def abort(self, status: int) -> None:
         raise SystemExit(status)

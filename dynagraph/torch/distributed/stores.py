@@ -37,8 +37,8 @@ class Store:
         self._seconds = _DEFAULT_TIMEOUT.total_seconds()
 
     def _table(self) -> contextlib.AbstractContextManager[Table]:
-        """The names and values, while no other thread or process changes them; changes are kept."""
-        raise NotImplementedError
+        """The names and values, while no other thread or process changes them; changes are kept.  Of stores that keep them."""
+        raise NotImplementedError(f"{type(self).__name__} keeps no values")
 
     @property
     def timeout(self) -> datetime.timedelta:

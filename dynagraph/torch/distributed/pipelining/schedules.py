@@ -6,6 +6,7 @@ other what ranks would do at the same time: on GPUs kernels are only started, so
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -84,7 +85,7 @@ class Between:
                 work.wait()
 
 
-class _Schedule:
+class _Schedule(ABC):
     """What the schedules have in common.
 
     stage: this rank's, or a list of all stages, in which case no other process takes part.  n_microbatches: into how many parts a
@@ -113,9 +114,9 @@ class _Schedule:
             )
         self.history: list[Action] = []  # what the last step did, in order
 
+    @abstractmethod
     def order(self, stage: int) -> Iterator[Action]:
         """What a stage does."""
-        raise NotImplementedError
 
     def step(
         self, *args: Any, target: Any = None, losses: list[Tensor] | None = None, return_outputs: bool = True,
