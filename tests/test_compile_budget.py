@@ -195,6 +195,36 @@ def test_looking_whether_it_is_time_takes_a_small_part_of_short_calls(monkeypatc
     assert sum(looks) < plain / 15
 
 
+def test_looks_at_the_frames_of_a_broken_part_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[str] = []
+
+    def noted(self: Compilation, function: Any, code: Any, values: tuple) -> Any:
+        looks.append(function.__name__)
+        return on_frame(self, function, code, values)
+
+    def short(x: Any, k: int) -> Any:
+        return x * k
+
+    def calls(x: Any, n: int) -> list[Any]:
+        time.time()  # not captured
+        return [short(x, k) for k in range(n)]
+
+    def broken(x: Any, n: int) -> list[Any]:
+        time.time()
+        return calls(x, n)
+
+    on_frame = Compilation.on_frame
+    monkeypatch.setattr(Compilation, "on_frame", noted)
+    compiled = dg.compile(broken)
+    with dg.config.override(compile_budget=None, stay_eager=False):
+        compiled(X, 0)
+    with dg.config.override(compile_budget=0.05):
+        accounts.PROCESS.spent = 1e3  # nothing is left
+        for _ in range(50):
+            compiled(X, 200)
+    assert "short" in looks and len(looks) < 500  # of 10,000 calls
+
+
 def test_nothing_limits_mode_max() -> None:
     compiled = dg.compile(unrolled, mode="max")
     with dg.config.override(compile_budget=0.001):

@@ -6,14 +6,14 @@ R = TypeVar("R")
 
 SKIP: Final[str]
 
-_Watcher: TypeAlias = Callable[[FunctionType, CodeType, tuple[Any, ...]], CodeType | tuple[CodeType, Any] | str | None]
+_Watcher: TypeAlias = Callable[[FunctionType, CodeType, tuple[Any, ...]], CodeType | tuple[CodeType, Any] | str | float | None]
 
 def set_watcher(callback: _Watcher | None, /) -> _Watcher | None:
     """What frames are offered to, in all threads, as ``callback(function, code, values)``; the one before is returned.
 
     `values`: the bound parameters in order of `co_varnames`. The callback answers None: the frame runs as it is; `SKIP`: so do
-    all frames of its code, which is marked; or the code that the frame runs instead, with the same parameters and free
-    variables; or ``(code, value)``: the value is put into the first local variable after the parameters. The callback itself
+    all frames of its code, which is marked; a float: so do they for as many seconds; or the code that the frame runs instead,
+    with the same parameters and free variables; or ``(code, value)``: the value is put into the first local variable after the parameters. The callback itself
     runs unwatched; its exception is the frame's.
     """
 

@@ -121,7 +121,7 @@ static int fits(PyCodeObject *code, PyObject *answer)
     const int signature = CO_VARARGS | CO_VARKEYWORDS | CO_OPTIMIZED | CO_NEWLOCALS;
     const int kinds = signature | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
     if (!PyCode_Check(answer)) {
-        PyErr_Format(PyExc_TypeError, "call_watched: the watcher must return a code object, (code, value), SKIP or None, not %s",
+        PyErr_Format(PyExc_TypeError, "call_watched: the watcher must return a code object, (code, value), SKIP, seconds or None, not %s",
                      Py_TYPE(answer)->tp_name);
         return 0;
     }
@@ -190,8 +190,10 @@ static int follow(PyThreadState *ts, _PyInterpreterFrame *frame, PyObject *answe
 
 /* -- watching -------------------------------------------------------------------------------------------------------------- */
 
-/* What a code object is marked with, kept in its co_extra. */
-enum { MARK_SKIP = 1, MARK_DEEP = 2 };
+/* What a code object is marked with, kept in its co_extra: these bits, and above them the time, in microseconds, until which its frames
+   are not offered. */
+enum { MARK_SKIP = 1, MARK_DEEP = 2, TIME_SHIFT = 2 };
+static const double MOST_REST = 3600; /* seconds */
 
 #if PY_VERSION_HEX >= 0x030C0000
 #define get_extra PyUnstable_Code_GetExtra
@@ -251,15 +253,37 @@ static void set_now(extent to)
     Py_XDECREF(before);
 }
 
-static int mark_of(PyCodeObject *code)
+static int64_t microseconds(void)
 {
-    void *mark = NULL;
-    return get_extra((PyObject *)code, extra_index, &mark) < 0 ? 0 : (int)(intptr_t)mark;
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return 1000000 * (int64_t)time.tv_sec + time.tv_nsec / 1000;
 }
+
+static int64_t word_of(PyCodeObject *code)
+{
+    void *word = NULL;
+    return get_extra((PyObject *)code, extra_index, &word) < 0 ? 0 : (int64_t)(intptr_t)word;
+}
+
+static int mark_of(PyCodeObject *code) { return (int)word_of(code) & (MARK_SKIP | MARK_DEEP); }
 
 static int add_mark(PyCodeObject *code, int mark)
 {
-    return set_extra((PyObject *)code, extra_index, (void *)(intptr_t)(mark_of(code) | mark));
+    return set_extra((PyObject *)code, extra_index, (void *)(intptr_t)(word_of(code) | mark));
+}
+
+/* frames of this code are left alone for some time */
+static int rest(PyCodeObject *code, double seconds)
+{
+    int64_t until = microseconds() + (int64_t)(1e6 * (seconds < MOST_REST ? seconds : MOST_REST));
+    return set_extra((PyObject *)code, extra_index, (void *)(intptr_t)(until << TIME_SHIFT | mark_of(code)));
+}
+
+static int rests(PyCodeObject *code)
+{
+    int64_t until = word_of(code) >> TIME_SHIFT;
+    return until && microseconds() < until;
 }
 
 /* Where nothing is watched the evaluator is not set either: without it calls are faster, and do not nest on the C stack.
@@ -319,6 +343,10 @@ static int offer(PyThreadState *ts, _PyInterpreterFrame *frame)
     if (answer && answer == skip_answer) {
         Py_DECREF(answer);
         answer = add_mark(code, MARK_SKIP) < 0 ? NULL : Py_NewRef(Py_None);
+    } else if (answer && PyFloat_CheckExact(answer)) {
+        double seconds = PyFloat_AS_DOUBLE(answer);
+        Py_DECREF(answer);
+        answer = seconds > 0 && rest(code, seconds) < 0 ? NULL : Py_NewRef(Py_None);
     }
     int failed = follow(ts, frame, answer);
     resume(outer);
@@ -336,7 +364,7 @@ static PyObject *evaluate(PyThreadState *ts, _PyInterpreterFrame *frame, int thr
     Py_INCREF(outer.function);
     PyCodeObject *code = frame_code(frame);
     int mark = mark_of(code);
-    if (!mark && dg_has_room(DG_ROOM_TO_CAPTURE) && is_offered(frame, throwflag, outer.function)) {
+    if (!mark && !rests(code) && dg_has_room(DG_ROOM_TO_CAPTURE) && is_offered(frame, throwflag, outer.function)) {
         Py_INCREF(code); /* to be swapped for another one */
         throwflag = offer(ts, frame); /* 1: as if the frame's first instruction had raised it */
         mark = frame_code(frame) == code ? mark_of(code) : 0; /* the watcher may have marked it */
@@ -459,8 +487,8 @@ static PyMethodDef methods[] = {
      "call_unwatched(function, *args, **kwargs) -> function(*args, **kwargs), with no frame in its extent offered"},
     {"set_watcher", set_watcher, METH_O,
      "set_watcher(callback) -> the one before\n\n"
-     "callback(function, code, values) -> None, the code that the frame runs instead, or SKIP;\n"
-     "or (code, value): the value is put into the first local variable after the parameters"},
+     "callback(function, code, values) -> None, the code that the frame runs instead, SKIP, or the seconds for which frames of\n"
+     "this code are left alone; or (code, value): the value is put into the first local variable after the parameters"},
     {"skip", (PyCFunction)(void (*)(void))skip, METH_VARARGS | METH_KEYWORDS,
      "skip(code, deep=False): its frames are never offered; deep: nor is any frame in their extent"},
     {"skipped", skipped, METH_O, "skipped(code) -> whether it is marked"},

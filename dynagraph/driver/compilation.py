@@ -168,6 +168,7 @@ class Compilation(Locked):
         """The code that the frame of a function called by a broken part shall run; None: its own."""
         if replaced() is not None:
             return None
+        start = time.perf_counter()
         callee = self.callees.get(function)
         if callee is None or callee.code is not code:  # function.__code__ was replaced
             if sum(f.__code__ is code for f in self.callees) >= MAX_CLOSURES or len(self.callees) >= MAX_CALLEES:
@@ -176,7 +177,10 @@ class Compilation(Locked):
             callee.resumes = Resumes(callee._part, self.root, self._is_choosy())
         entry = callee.entry_for(function, values)
         if entry is None:
-            return None if len(callee.failures) < 2 else _frame_hook.SKIP
+            if len(callee.failures) >= 2:
+                return _frame_hook.SKIP
+            # seconds; without a budget compiling is never put off
+            return None if callee.account.left() is None else REST * (time.perf_counter() - start)
         if callee.shim is None or callee.shim[0] is not code:
             callee.shim = code, call_instead(code)
         return callee.shim[1], partial(_call_or_plainly, entry, function)  # any program may find no memory
@@ -187,6 +191,7 @@ class Compilation(Locked):
             return None
         _thread.compiling = True
         start = time.perf_counter()
+        tries = False
         try:
             with self.lock:
                 for entry in self.compiled.entries:  # another thread may have made it meanwhile
@@ -197,6 +202,7 @@ class Compilation(Locked):
                     self._rest(start)
                     return None
                 left, kind = self.account.left(), types_of(values)
+                tries = True
                 restored = self._of_another_process(function, values, kind)
                 if restored is not None:
                     return restored
@@ -210,6 +216,7 @@ class Compilation(Locked):
                         self._rest(start)
                         return None
                 if left is not None and left < self.needs.of(kind):
+                    tries = False
                     self._put_off(function, kind, left)
                     self._rest(start, LEAST - left)  # other kinds may need less
                     return None
@@ -224,7 +231,8 @@ class Compilation(Locked):
             _thread.compiling = False
             took = time.perf_counter() - start
             self.account.spend(took)
-            _dispatch.note_compiling(took)
+            if tries:  # a look belongs to the call's time: each call of a broken function may have some
+                _dispatch.note_compiling(took)
 
     def _of_another_process(self, function: types.FunctionType, values: tuple, kind: Kind) -> Any | None:
         """An entry of a program that a process before this one has made and that serves this call."""

@@ -727,16 +727,24 @@ def test_sizes_are_measured_by_themselves(clock: Clock) -> None:
     assert cf(np.zeros(2)) == "plain" and cf(np.zeros(120)) == "compiled" and cf.entries[0].stays_eager
 
 
-def test_sizes_of_one_class_are_compared_with_care(clock: Clock) -> None:
-    """The plain sample was of a shorter array than that of the program."""
+@pytest.mark.parametrize(
+    "sizes, way",
+    [
+        (tuple(range(1024, 2048)), "compiled"),  # never the same
+        ((3,), "plain"),
+        ((*range(1024, 1100), 1024), "plain"),  # from where they stay the same
+    ],
+)
+def test_times_of_the_same_sizes_are_compared_as_they_are(clock: Clock, sizes: tuple[int, ...], way: str) -> None:
+    """The program takes 1.1 times as long: of other sizes of the same class that says nothing."""
     clock.seconds = {"plain": 0.9e-3, "compiled": 1e-3}
     guards = (("array", 0, 0, np.dtype(float), 1, (None,), None, None), ("dim", 0, 0, 0))
     plan = PythonPlan(lambda x: (), 1, ("call", clock.spend, (("const", "compiled"),)), 1)
     cf = CompiledFunction(lambda x: clock.spend("plain"), lambda *_: "missed")
     cf.add_entry(Entry(guards, 1, plan, None, True))
-    for _ in range(30):
-        cf(np.zeros(3))
-    assert clock.calls[-10:] == ["compiled"] * 10
+    for k in range(1000):
+        cf(np.zeros(sizes[min(k, len(sizes) - 1)]))
+    assert clock.calls[-10:] == [way] * 10
 
 
 def test_compiling_is_not_counted(clock: Clock) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -115,6 +116,26 @@ def test_the_answer_skip_is_kept() -> None:
     call_watched(lambda: (f(), f()))
     assert seen == ["f", "inner", "inner"]
     assert skipped(f.__code__) and not skipped(inner.__code__)
+
+
+def test_frames_are_left_alone_for_the_seconds_that_are_answered() -> None:
+    f, seen = fresh("return inner()", inner=inner), []
+
+    def callback(function, code, values):
+        seen.append(function.__name__)
+        return 3600.0 if function is f else 0.0
+
+    set_watcher(callback)
+    call_watched(lambda: (f(), f()))
+    assert seen == ["f", "inner", "inner"]  # what they call is offered
+    assert not skipped(f.__code__)
+    skip(f.__code__)
+    assert skipped(f.__code__)
+
+    short = fresh("return None")
+    set_watcher(lambda function, code, values: seen.append(function.__name__) or 1e-3)
+    call_watched(lambda: (short(), time.sleep(2e-3), short()))
+    assert seen == ["f", "inner", "inner", short.__name__, short.__name__]
 
 
 def test_skipped_code_is_not_offered(offered: list) -> None:

@@ -163,8 +163,9 @@ static inline void rest_from_asking(compiled_function *self, const dg_entry *ent
 }
 
 /* whether the plain function shall take a call that the entry could serve */
-static inline int runs_plainly(compiled_function *self, dg_entry *entry, dg_choice *of, dg_trial *measured)
+static inline int runs_plainly(compiled_function *self, dg_entry *entry, const int64_t *sizes, dg_trial *measured)
 {
+    dg_choice *of = dg_choice_of(entry, sizes);
     ++of->taken;
     if (of->way == DG_SERVES || of->way == DG_STAYS_EAGER) {
         int plain = of->way == DG_STAYS_EAGER;
@@ -182,6 +183,7 @@ static inline int runs_plainly(compiled_function *self, dg_entry *entry, dg_choi
         return 0;
     measured->entry = (dg_entry *)Py_NewRef(entry);
     measured->of = of;
+    measured->sizes = dg_number_of_sizes(entry, sizes);
     measured->plain = of->plain;
     return measured->plain;
 }
@@ -212,7 +214,7 @@ static inline PyObject *serve_on(dg_frame_memory *memory, dg_frame *frame, compi
         if (dg_guards_run(entry->guards, frame, closure) == -1) {
             *served = 1;
             self->recent = position < self->n_entries ? position : 0;
-            if (entry->choices && !dg_plan_improves(entry->plan) && runs_plainly(self, entry, dg_choice_of(entry, frame->sizes), measured)) {
+            if (entry->choices && !dg_plan_improves(entry->plan) && runs_plainly(self, entry, frame->sizes, measured)) {
                 *served = BAILED_OUT;
                 ++self->stayed_eager;
                 ++entry->plain;

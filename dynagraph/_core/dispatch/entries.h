@@ -8,13 +8,21 @@
 enum { DG_NEW, DG_MEASURED, DG_SERVES, DG_STAYS_EAGER };
 enum { DG_SIZE_CLASSES = 40 };
 
+/* the least times of both ways in nanoseconds, 0: none yet */
+typedef struct {
+    double plain, compiled;
+} dg_times;
+
 /* which way calls go, for an entry, or for a class of the sizes that it serves */
 typedef struct {
     char way, plain;                  /* plain: where it is measured, the way that calls go now */
     int n_calls, n_bursts;            /* samples of this burst, and bursts that have ended, since `way` became MEASURED */
     int n_plain, n_compiled;          /* samples since the entry was made */
     int n_decisions;
-    double best_plain, best_compiled; /* nanoseconds, 0: none yet */
+    dg_times best;                    /* of all sizes of the class */
+    dg_times same;                    /* of calls with these sizes, which are comparable */
+    uint64_t sizes;
+    int n_others;                     /* samples of other sizes in a row */
     unsigned long long left, taken;   /* calls until it is measured again; calls so far */
 } dg_choice;
 
@@ -41,6 +49,7 @@ typedef struct {
 typedef struct {
     dg_entry *entry; /* a reference; null: no measured entry serves it */
     dg_choice *of;
+    uint64_t sizes; /* a number for the sizes of the call */
     int plain;
     double start, compiling;
     dg_thread_times before;
@@ -57,7 +66,8 @@ typedef struct {
 dg_stopwatch dg_stopwatch_start(void);
 double dg_stopwatch_stop(dg_stopwatch watch); /* nanoseconds that no timed call within it has counted */
 
-/* Sizes of one class differ by less than a factor of two, so times of one class can be compared as far as that. */
+/* Sizes of one class differ by less than a factor of two, so times of one class can be compared as far as that; those of the same sizes
+   can be compared as they are. */
 static inline dg_choice *dg_choice_of(const dg_entry *entry, const int64_t *sizes)
 {
     int bits = 0;
@@ -67,6 +77,14 @@ static inline dg_choice *dg_choice_of(const dg_entry *entry, const int64_t *size
         bits = bits < DG_SIZE_CLASSES ? bits : DG_SIZE_CLASSES - 1;
     }
     return &entry->choices[bits];
+}
+
+static inline uint64_t dg_number_of_sizes(const dg_entry *entry, const int64_t *sizes)
+{
+    uint64_t number = 0;
+    for (int k = 0; k < entry->n_symbols; ++k)
+        number = (number ^ (uint64_t)sizes[k]) * 0x9E3779B97F4A7C15u; /* Fibonacci hashing: Knuth, TAOCP 3, 6.4 */
+    return number;
 }
 
 int dg_entry_is_any(const dg_entry *entry, int way);   /* whether calls of some sizes go this way */

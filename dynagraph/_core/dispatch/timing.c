@@ -12,6 +12,7 @@ enum {
     LONGEST_BURST = 16,   /* calls, */
     BURST_TIME = 100000,  /* or nanoseconds, whichever is reached first */
     MAX_BURSTS = 10,      /* of both ways together, until the faster one is chosen, however close they are */
+    MOST_OTHERS = 3,      /* samples of other sizes in a row, until it is these sizes whose times are compared */
     UNDISTURBED = 10000000 /* nanoseconds: another process's turn is not half as long */
 };
 
@@ -56,23 +57,31 @@ static dg_thread_times times_of_thread(void)
     return now;
 }
 
-/* how much slower the program has to be for calls to run eagerly */
-static double handicap(const dg_entry *entry) { return entry->n_choices > 1 ? 2.0 : 1.0; }
+static int is_complete(const dg_times *times) { return times->plain != 0 && times->compiled != 0; }
+
+/* What is compared: times of the same sizes, and otherwise of all sizes of the class, where the program has to be twice as slow for calls
+   to run eagerly. */
+static dg_times compared(const dg_choice *of)
+{
+    return is_complete(&of->same) ? of->same : (dg_times){2 * of->best.plain, of->best.compiled};
+}
 
 /* Decides which way to take, and for how many calls: what the other way costs is to be a hundredth of what these calls do. */
-static void decide(const dg_entry *entry, dg_choice *of)
+static void decide(dg_choice *of)
 {
-    if (of->best_plain == 0 || of->best_compiled == 0)
+    if (!is_complete(&of->best))
         return;
-    double plain = of->best_plain * handicap(entry), compiled = of->best_compiled;
-    double ratio = plain < compiled ? compiled / plain : plain / compiled, slower = plain < compiled ? of->best_compiled : of->best_plain;
-    int n_slower = plain < compiled ? of->n_compiled : of->n_plain;
+    dg_times times = compared(of);
+    int is_plain = times.plain < times.compiled;
+    double ratio = is_plain ? times.compiled / times.plain : times.plain / times.compiled;
+    double slower = is_plain ? of->best.compiled : of->best.plain;
+    int n_slower = is_plain ? of->n_compiled : of->n_plain;
     /* two samples are not both disturbed so much; of short calls a burst may be, where the processor runs slowly meanwhile */
     int is_short = slower * LONGEST_BURST < BURST_TIME;
     int is_clear = ratio > 1.5 && (n_slower > 1 || slower > UNDISTURBED) && (!is_short || of->n_bursts > 3 || of->n_decisions);
     if (of->n_decisions == 0 && !is_clear && of->n_bursts < MAX_BURSTS)
         return;
-    of->way = plain < compiled ? DG_STAYS_EAGER : DG_SERVES;
+    of->way = is_plain ? DG_STAYS_EAGER : DG_SERVES;
     double n_again = is_short ? LONGEST_BURST : 1 + BURST_TIME / slower; /* calls of the slower way */
     of->left = of->taken + 8 + (unsigned long long)(100 * ratio * n_again);
     if (of->way == DG_SERVES && ratio > 8 && is_clear && of->n_plain > 1)
@@ -81,21 +90,40 @@ static void decide(const dg_entry *entry, dg_choice *of)
     of->n_decisions = 1;
 }
 
-/* A sample: the way that calls go changes where it ends a burst. */
-static void note_sample(const dg_entry *entry, dg_choice *of, int plain, double took)
+static void keep_least(dg_times *times, int plain, double took)
 {
-    double *best = plain ? &of->best_plain : &of->best_compiled;
-    *best = *best == 0 || took < *best ? took : *best;
+    double *least = plain ? &times->plain : &times->compiled;
+    *least = *least == 0 || took < *least ? took : *least;
+}
+
+static void note_sizes(dg_choice *of, uint64_t sizes, int plain, double took)
+{
+    of->n_others = sizes == of->sizes ? 0 : of->n_others + 1;
+    int begins = of->n_bursts == 0 && of->n_calls == 0;
+    if (of->n_others && (begins || of->n_others > MOST_OTHERS)) {
+        of->sizes = sizes;
+        of->same = (dg_times){0};
+        of->n_others = 0;
+    }
+    if (sizes == of->sizes)
+        keep_least(&of->same, plain, took);
+}
+
+/* A sample: the way that calls go changes where it ends a burst. */
+static void note_sample(dg_choice *of, uint64_t sizes, int plain, double took)
+{
+    keep_least(&of->best, plain, took);
+    note_sizes(of, sizes, plain, took);
     of->n_plain += plain;
     of->n_compiled += !plain;
     if (plain != of->plain) /* of another thread, or of a call around this one */
         return;
-    if (++of->n_calls < LONGEST_BURST && of->n_calls * *best < BURST_TIME)
+    if (++of->n_calls < LONGEST_BURST && of->n_calls * (plain ? of->best.plain : of->best.compiled) < BURST_TIME)
         return;
     of->n_calls = 0;
     of->plain = !plain;
     if (++of->n_bursts > 1)
-        decide(entry, of);
+        decide(of);
 }
 
 /* Nanoseconds of this thread that no call may count as its own: compiling, and those that calls within it have counted. */
@@ -129,7 +157,7 @@ void dg_trial_end(dg_trial *measured, int succeeded)
 {
     dg_choice *of = measured->of;
     if (succeeded && of->way == DG_MEASURED)
-        note_sample(measured->entry, of, measured->plain, duration(measured));
+        note_sample(of, measured->sizes, measured->plain, duration(measured));
     Py_DECREF(measured->entry);
 }
 
@@ -155,7 +183,7 @@ double dg_entry_least_plain(const dg_entry *entry)
 {
     double least = 0;
     for (int k = 0; k < entry->n_choices; ++k) {
-        double best = entry->choices[k].best_plain;
+        double best = entry->choices[k].best.plain;
         least = best != 0 && (least == 0 || best < least) ? best : least;
     }
     return least;
