@@ -12,6 +12,7 @@ import operator
 import struct
 import sys
 import types
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -869,6 +870,7 @@ NAN = float("nan")
         ((0.0, b"x"), [{0.0, b"x"}], [{-0.0, b"x"}, {0, b"x"}, {False, b"x"}, {0.0, "x"}]),
         ((NAN,), [{NAN}], [{float("nan")}]),
         ((2**80, -1), [{2**79 * 2, -1}], [{2**80, -2}, {2**80 + 1, -1}]),
+        ((Fraction, int), [{int, Fraction}], [{int, float}, {Fraction}]),  # of a metaclass that compares as `type` does
     ],
 )
 def test_sets(elements: tuple, good: list, bad: list) -> None:
@@ -888,6 +890,10 @@ def test_sets_run_no_user_code() -> None:
         def __iter__(self) -> Any:
             raise AssertionError("asked")
 
+    class Meta(type):
+        __eq__, __hash__ = Shy.__eq__, Shy.__hash__  # type: ignore[assignment]
+
+    assert not holds(("set_is", 0, frozenset({int})), {Meta("a", (), {})})
     assert not holds(("set_is", 0, frozenset({"a"})), {Shy()}) and not holds(("set_is", 0, frozenset({"a"})), Sub({"a"}))
 
 

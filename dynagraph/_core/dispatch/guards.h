@@ -108,11 +108,18 @@ static inline int dg_is_unchanged(const dg_guard *g, PyTypeObject *type)
     return type->tp_version_tag == g->type_version;
 }
 
+/* whether it is a class that is compared as classes are: a metaclass may define its own comparison and hash */
+static inline int dg_is_plain_class(PyObject *object)
+{
+    return PyType_Check(object) && Py_TYPE(object)->tp_richcompare == PyType_Type.tp_richcompare &&
+           Py_TYPE(object)->tp_hash == PyType_Type.tp_hash;
+}
+
 /* whether comparing two objects of this type runs no code of the user's */
 static inline int dg_is_plain(PyObject *object)
 {
     return object == Py_None || PyBool_Check(object) || PyLong_CheckExact(object) || PyFloat_CheckExact(object) ||
-           PyUnicode_CheckExact(object) || PyBytes_CheckExact(object) || Py_IS_TYPE(object, &PyType_Type);
+           PyUnicode_CheckExact(object) || PyBytes_CheckExact(object) || dg_is_plain_class(object);
 }
 
 int dg_equals(const dg_guard *g, PyObject *object); /* to the guard's number or text, of the same type */
