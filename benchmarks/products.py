@@ -1,6 +1,6 @@
 """Products of matrices on dynagraph's threads, against the BLAS that NumPy uses and PyTorch, alone and beside a busy neighbour.
 
-    python benchmarks/products.py [--threads 1 2] [--neighbours none thread torch] [--rounds 3] [--json out.json]
+    python benchmarks/products.py [--threads 1 2] [--neighbours none thread torch] [--rounds 1] [--json out.json]
 
 Each contender runs in a process of its own, so that none meets the waiting threads of another; the processes take turns, and
 figures are medians over rounds of the medians over calls.  OpenBLAS runs with each core type that this processor may have, and its
@@ -14,6 +14,7 @@ import argparse
 import hashlib
 import json
 import os
+import platform
 import statistics
 import subprocess
 import sys
@@ -30,9 +31,10 @@ SHAPES: Shapes = [
     *((n, n, n) for n in (64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096)),
     (32, 128, 64), (64, 512, 512), (1, 1024, 1024), (8, 4096, 1024), (100_000, 64, 64), (64, 64, 100_000), (20_000, 10, 784),
 ]  # fmt: skip
-CORE_TYPES = ("", "Haswell", "Zen", "SkylakeX")
+CORE_TYPES = ("Haswell", "Zen", "SkylakeX") if platform.machine() in ("x86_64", "AMD64") else ("",)
 CONTENDERS = ("dynagraph", *(f"blas {core}".strip() for core in CORE_TYPES), "torch")
-SECONDS = 0.15  # for each shape in each round
+SECONDS = 0.06  # for each shape in each round
+WARMED = 2**35  # multiplications: larger products are not run once before
 
 
 def multiplier(contender: str, threads: int) -> Callable[[np.ndarray, np.ndarray, np.ndarray], Callable[[], Any]]:
@@ -73,12 +75,13 @@ def measure(contender: str, disturbed_by: str, threads: int, dtype: str, shapes:
     multiply, disturb = multiplier(contender, threads), neighbour(disturbed_by, threads)
     rng, found = np.random.default_rng(0), []
     for m, n, k in shapes:
-        a, b, out = rng.normal(size=(m, k)).astype(dtype), rng.normal(size=(k, n)).astype(dtype), np.zeros((m, n), dtype)
+        a, b, out = rng.normal(size=(m, k)).astype(dtype), rng.normal(size=(k, n)).astype(dtype), np.ones((m, n), dtype)
         run = multiply(a, b, out)
-        run()
+        if m * n * k < WARMED:
+            run()
         samples: list[float] = []
         end = time.perf_counter() + SECONDS
-        while len(samples) < 5 or time.perf_counter() < end:
+        while not samples or time.perf_counter() < end:
             disturb()
             start = time.perf_counter()
             run()
@@ -134,7 +137,7 @@ def main() -> None:
     parser.add_argument("--neighbours", nargs="+", default=["none", "thread", "torch"], choices=("none", "thread", "torch"))
     parser.add_argument("--dtypes", nargs="+", default=["float32"])
     parser.add_argument("--most", type=float, default=2.0**36, help="leave out shapes of more multiplications")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--json")
     options = parser.parse_args()
     shapes = [shape for shape in SHAPES if float(np.prod(shape, dtype=float)) <= options.most]

@@ -71,6 +71,9 @@ def test_every_edge_of_a_tile(isa, dtype) -> None:
         (40, 600, 300),
         (60, 70, 10 * TERMS + 9),  # threads share out the terms
         (1, 90, 5 * TERMS + 9),
+        (1, 70, 3 * TERMS + 9),
+        (3, 150, 300),  # two panels at a time
+        (8, 300, 300),  # tiles of four rows, eight panels at a time
     ],
 )
 def test_same_bits_for_any_threads_and_layouts(isa, dtype, m, n, k) -> None:

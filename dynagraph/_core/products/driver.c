@@ -15,6 +15,8 @@ enum {
     FINISH_TERMS = 64,        /* what finishing an element takes, as terms of its sum */
     NEAR = 1 << 15,           /* bytes: what the first cache holds */
     PANELS = 8,               /* that are packed at a time */
+    GROUP = 8,                /* panels of the right operand that a part packs for itself, before it multiplies by them */
+    BALANCED = 4,             /* tiles */
     ALIGNED = 16,             /* elements: a cache line at least */
     FEW_ROWS = 2,             /* that are multiplied one by one */
     DIRECT = 112,             /* an operand that is multiplied with no more rows or columns than that is not worth packing */
@@ -23,6 +25,13 @@ enum {
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t blocks_of(int64_t n, int64_t block) { return (n + block - 1) / block; }
 static inline int64_t rounded(int64_t n, int64_t unit) { return blocks_of(n, unit) * unit; }
+
+/* Of tiles: of few rows, which would leave much of the last tile empty, they are as high as each other. */
+static inline int64_t height_of(int64_t rows, int64_t most)
+{
+    const int64_t tiles = blocks_of(rows, most);
+    return tiles > BALANCED ? most : blocks_of(rows, tiles);
+}
 
 static inline void fetch(const void *from, int64_t bytes)
 {

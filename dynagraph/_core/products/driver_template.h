@@ -19,6 +19,8 @@ typedef struct {
     const PRODUCT *product;
     const KERNEL *kernel;
     int64_t rows, columns;             /* of a part */
+    int64_t height;                    /* of a tile, and of a's panels */
+    int64_t group;                     /* the columns that a part packs at a time */
     int64_t row_parts, column_parts;   /* of a chunk */
     int64_t first_batch, batches;      /* of a chunk: what shares packed panels */
     int64_t first_column, last_column; /* of a chunk */
@@ -33,7 +35,8 @@ typedef struct {
     const dg_matrix *direct_a, *direct_b; /* operands that are not packed, or null */
 } PLAN;
 
-/* an operand of a part, for one block of terms: element (i, p) is at[i / width * panel + i % width * outer + p * inner] */
+/* an operand of a part, for one block of terms: element (i, p) is at[i / width * panel + i % width * outer + p * inner], where
+   width is the height or the width of a tile */
 typedef struct {
     const T *at;
     int64_t panel, outer, inner;
@@ -61,7 +64,7 @@ static int64_t NAME(spans)(const PLAN *plan)
 static int64_t NAME(shared_groups)(const PLAN *plan, int64_t *of_a)
 {
     const int64_t n = plan->last_column - plan->first_column;
-    *of_a = plan->shared_a ? blocks_of(plan->product->m, plan->kernel->mr * PANELS) : 0;
+    *of_a = plan->shared_a ? blocks_of(plan->product->m, plan->height * PANELS) : 0;
     return *of_a + (plan->shared_b ? blocks_of(n, plan->kernel->nr * PANELS) : 0);
 }
 
@@ -70,7 +73,7 @@ static void NAME(pack_shared)(void *const *buffers, const int64_t *sizes, int64_
 {
     const PLAN *plan = buffers[0];
     const PRODUCT *product = plan->product;
-    const int64_t mr = plan->kernel->mr, nr = plan->kernel->nr, blocks = blocks_of(plan->last_term - plan->first_term, DG_KC);
+    const int64_t mr = plan->height, nr = plan->kernel->nr, blocks = blocks_of(plan->last_term - plan->first_term, DG_KC);
     const int64_t m = product->m, n = plan->last_column - plan->first_column;
     int64_t a_groups;
     const int64_t groups = NAME(shared_groups)(plan, &a_groups);
@@ -123,34 +126,51 @@ static inline void NAME(fetch_next)(const SIDE *a, int64_t i, int64_t rows, int6
         fetch(a->at + row * a->outer + DG_KC + first * (64 / (int64_t)sizeof(T)), (last - first) * 64);
 }
 
+/* two or three rows of all columns, of whole tiles where the right operand is not packed */
+static void NAME(three_rows)(const KERNEL *kernel, int64_t rows, int64_t columns, int64_t k, const SIDE *a, const SIDE *b, T *c,
+                             int64_t ldc, int accumulate)
+{
+    const int64_t nr = kernel->nr;
+    int64_t j = 0;
+    T edge[DG_MAX_MR * DG_MAX_NR];
+    for (; j + 2 * nr <= columns; j += 2 * nr)
+        kernel->three_wide(rows, k, a->at, a->outer, a->inner, b->at + j / nr * b->panel, b->inner, b->panel, c + j, ldc,
+                           accumulate);
+    for (; j + nr <= columns; j += nr)
+        kernel->direct(rows, k, a->at, a->outer, a->inner, b->at + j / nr * b->panel, b->inner, c + j, ldc, accumulate);
+    if (j < columns) {
+        kernel->direct(rows, k, a->at, a->outer, a->inner, b->at + j / nr * b->panel, b->inner, edge, nr, 0);
+        NAME(put)(rows, columns - j, edge, nr, c + j, ldc, accumulate);
+    }
+}
+
 /* all tiles of a part, for one block of terms; where the right operand is not packed, the columns are whole tiles */
-static void NAME(tiles)(const KERNEL *kernel, int64_t rows, int64_t columns, int64_t k, const SIDE *a, const SIDE *b, T *c,
-                        int64_t ldc, int accumulate)
+static void NAME(tiles)(const KERNEL *kernel, int64_t height, int64_t rows, int64_t columns, int64_t k, const SIDE *a,
+                        const SIDE *b, T *c, int64_t ldc, int accumulate)
 {
     const int64_t mr = kernel->mr, nr = kernel->nr;
     T edge[DG_MAX_MR * DG_MAX_NR];
-    if (rows <= FEW_ROWS) {
-        for (int64_t i = 0; i < rows; ++i)
-            NAME(row)(kernel, columns, k, a->at + i * a->outer, a->inner, b, c + i * ldc, accumulate);
+    if (rows == 1) {
+        NAME(row)(kernel, columns, k, a->at, a->inner, b, c, accumulate);
         return;
     }
-    const int64_t piece = rounded(blocks_of(b->panel, blocks_of(rows, mr)), ALIGNED);
+    if (rows <= 3 && rows <= height) {
+        NAME(three_rows)(kernel, rows, columns, k, a, b, c, ldc, accumulate);
+        return;
+    }
     for (int64_t j = 0; j < columns; j += nr)
-        for (int64_t i = 0; i < rows; i += mr) {
-            const int64_t high = least(mr, rows - i), wide = least(nr, columns - j);
-            const int whole = (high == mr || !a->packed) && wide == nr, aside = !whole;
-            const T *left = a->at + i / mr * a->panel, *right = b->at + j / nr * b->panel;
+        for (int64_t i = 0; i < rows; i += height) {
+            const int64_t high = least(height, rows - i), wide = least(nr, columns - j);
+            const int aside = wide < nr;
+            const T *left = a->at + i / height * a->panel, *right = b->at + j / nr * b->panel;
             T *tile = aside ? edge : c + i * ldc + j;
             const int64_t ld = aside ? nr : ldc;
-            if (b->packed && j + nr < columns) /* the next panel, a piece with each tile */
-                fetch(right + b->panel + i / mr * piece, least(piece, b->panel - i / mr * piece) * (int64_t)sizeof(T));
             if (a->goes_on)
                 NAME(fetch_next)(a, i, high, j / nr, blocks_of(columns, nr));
-            if (a->packed && b->packed)
+            if (a->packed && b->packed && high == mr)
                 kernel->micro(k, left, right, tile, ld, accumulate && !aside);
             else
-                kernel->direct(a->packed ? mr : high, k, left, a->outer, a->inner, right, b->inner, tile, ld,
-                               accumulate && !aside);
+                kernel->direct(high, k, left, a->outer, a->inner, right, b->inner, tile, ld, accumulate && !aside);
             if (aside)
                 NAME(put)(high, wide, edge, nr, c + i * ldc + j, ldc, accumulate);
         }
@@ -166,7 +186,7 @@ static void NAME(zero)(int64_t rows, int64_t columns, T *c, int64_t ldc)
 static SIDE NAME(left)(const PLAN *plan, int64_t batch, int64_t row, int64_t rows, int64_t start, int64_t length, T *own)
 {
     const PRODUCT *product = plan->product;
-    const int64_t mr = plan->kernel->mr, at = plan->first_batch + batch;
+    const int64_t mr = plan->height, at = plan->first_batch + batch;
     const dg_matrix *direct = plan->direct_a;
     if (direct)
         return (SIDE){(const T *)direct->data + dg_matrix_offset(direct, at) + row * direct->outer + start * direct->inner,
@@ -207,7 +227,7 @@ static int64_t NAME(direct_columns)(const PLAN *plan, int64_t at, int64_t rows, 
     const int64_t n = columns / kernel->nr * kernel->nr;
     const SIDE b = {from, kernel->nr, 1, matrix->inner, 0, 0};
     if (n)
-        NAME(tiles)(kernel, rows, n, length, a, &b, c, ldc, accumulate);
+        NAME(tiles)(kernel, plan->height, rows, n, length, a, &b, c, ldc, accumulate);
     return n;
 }
 
@@ -219,31 +239,32 @@ static void NAME(add_turned)(const T *sums, int64_t columns, int64_t blocks, T *
             c[j] = accumulate ? c[j] + sums[block * columns + j] : sums[block * columns + j];
 }
 
-/* A row by columns that are contiguous along p, where they lie: four blocks of terms at a time of few columns, so that much is read
-   from one place, and the last blocks of four times as many.  Gives for how many columns. */
+/* A row by columns that are contiguous along p, where they lie: of few columns several blocks of terms at a time, if there are so
+   many blocks, so that much is read from one place.  Columns are often a power of two apart, and share places of the first cache,
+   which holds no more of them than a vector has.  Gives for how many columns. */
 static int64_t NAME(turned_columns)(const PLAN *plan, int64_t batch, int64_t column, int64_t columns, T *c)
 {
     const KERNEL *kernel = plan->kernel;
     const dg_matrix *matrix = plan->direct_b;
     const int64_t outer = matrix->outer, k = plan->product->k, width = kernel->turned_columns, step = DG_TURNED * width;
-    const int64_t large = DG_TURNED * DG_KC, whole = k / large * large, n = columns / step * step;
+    const int64_t n = columns / step * step;
     const T *from = (const T *)matrix->data + dg_matrix_offset(matrix, plan->first_batch + batch) + column * outer;
     const SIDE a = NAME(left)(plan, batch, 0, 1, 0, k, NULL);
     T sums[DG_TURNED * DG_MAX_NR];
-    for (int64_t j = 0; j < n; j += step) {
-        for (int64_t i = j; i < j + step; i += width)
-            for (int64_t start = 0; start < whole; start += large) {
-                const T *b = from + i * outer + start, *next = start + large < whole ? b + large : b + width * outer - start;
-                kernel->turned(DG_KC, a.at + start * a.inner, a.inner, DG_KC * a.inner, b, outer, DG_KC, next, sums);
-                NAME(add_turned)(sums, width, DG_TURNED, c + i, start > 0);
+    for (int64_t j = 0; j < n; j += step)
+        for (int64_t start = 0, blocks; start < k; start += blocks * DG_KC) {
+            blocks = k - start >= 4 * DG_KC ? 4 : k - start >= 2 * DG_KC ? 2 : 1;
+            const int64_t terms = DG_KC * a.inner, across = width * outer;
+            const int64_t b_group[] = {blocks > 1 ? DG_KC : across, blocks > 2 ? 2 * DG_KC : blocks > 1 ? across : 2 * across};
+            const int64_t a_group[] = {blocks > 1 ? terms : 0, blocks > 2 ? 2 * terms : 0};
+            const T *after = start + blocks * DG_KC < k ? from + j * outer + start + blocks * DG_KC : from + (j + step) * outer;
+            for (int64_t i = j; i < j + step; i += step / blocks) {
+                const T *b = from + i * outer + start, *next = i + step / blocks < j + step ? b + step / blocks * outer : after;
+                kernel->turned(least(DG_KC, k - start), a.at + start * a.inner, a.inner, a_group, b, outer, b_group, next, sums);
+                for (int64_t group = 0; group < DG_TURNED / blocks; ++group)
+                    NAME(add_turned)(sums + group * blocks * width, width, blocks, c + i + group * width, start > 0);
             }
-        for (int64_t start = whole; start < k; start += DG_KC) {
-            const T *b = from + j * outer + start;
-            kernel->turned(least(DG_KC, k - start), a.at + start * a.inner, a.inner, 0, b, outer, width * outer,
-                           b + step * outer, sums);
-            NAME(add_turned)(sums, step, 1, c + j, start > 0);
         }
-    }
     return n;
 }
 
@@ -268,9 +289,10 @@ static void NAME(one_part)(const PLAN *plan, int64_t batch, int64_t row, int64_t
         const SIDE a = NAME(left)(plan, batch, row, rows, start, length, own);
         const int64_t direct =
             turned + NAME(direct_columns)(plan, at, rows, column, columns, start, length, &a, to, ld, accumulate);
-        if (direct < columns) {
-            const SIDE b = NAME(right)(plan, batch, column + direct, columns - direct, start, length, own_b);
-            NAME(tiles)(plan->kernel, rows, columns - direct, length, &a, &b, to + direct, ld, accumulate);
+        for (int64_t j = direct; j < columns; j += plan->group) {
+            const int64_t width = least(plan->group, columns - j);
+            const SIDE b = NAME(right)(plan, batch, column + j, width, start, length, own_b);
+            NAME(tiles)(plan->kernel, plan->height, rows, width, length, &a, &b, to + j, ld, accumulate);
         }
     }
     if (product->finish && !plan->partial && plan->last_term == product->k)
@@ -345,7 +367,7 @@ static void NAME(choose_direct)(PLAN *plan)
         return;
     const int64_t step = b->inner < 0 ? -b->inner : b->inner;
     const int is_near = least(k, DG_KC) * step * (int64_t)sizeof(T) <= NEAR;
-    const int by_rows = b->outer == 1 && (m <= 2 * plan->kernel->mr || (m <= DIRECT && is_near));
+    const int by_rows = b->outer == 1 && (m <= FEW_ROWS || (m <= DIRECT && is_near));
     if (by_rows || (b->inner == 1 && m == 1 && plan->direct_a && plan->kernel->turned))
         plan->direct_b = b;
 }
@@ -359,7 +381,7 @@ static int NAME(shares_terms)(PLAN *plan, int64_t wanted)
     const int is_small = m <= 2 * BLOCK_ROWS && m * n <= BLOCK_ROWS * BLOCK_COLUMNS;
     if (wanted < 2 || !is_small || blocks < spans * length || !product->c || NAME(is_turned)(plan))
         return 0;
-    plan->rows = rounded(m, plan->kernel->mr);
+    plan->rows = rounded(m, plan->height);
     plan->columns = rounded(n, plan->kernel->nr);
     plan->span = DG_KC * blocks_of(blocks, spans);
     return 1;
@@ -370,7 +392,7 @@ static void NAME(choose_parts)(PLAN *plan, int64_t threads)
 {
     const PRODUCT *product = plan->product;
     const int64_t wanted = threads < 2 ? 1 : threads * PARTS_OF_A_THREAD;
-    const int64_t mr = plan->kernel->mr, nr = plan->kernel->nr, m = product->m, n = product->n;
+    const int64_t mr = plan->height, nr = plan->kernel->nr, m = product->m, n = product->n;
     const double terms = NAME(terms)(product);
     plan->rows = least(rounded(BLOCK_ROWS, mr), rounded(m, mr));
     plan->columns = m <= FEW_ROWS ? rounded(n, nr) : least(rounded(BLOCK_COLUMNS, nr), rounded(n, nr));
@@ -426,7 +448,7 @@ static void NAME(run_chunk)(const dg_runtime *rt, PLAN *plan, int64_t threads, d
 static int64_t NAME(choose_chunks)(PLAN *plan, int64_t threads)
 {
     const PRODUCT *product = plan->product;
-    const int64_t mr = plan->kernel->mr, nr = plan->kernel->nr, m = product->m, n = product->n, k = product->k;
+    const int64_t mr = plan->height, nr = plan->kernel->nr, m = product->m, n = product->n, k = product->k;
     const int64_t room = SHARED_BYTES / (int64_t)sizeof(T);
     const int64_t fewest = product->c ? least(k, DG_KC) : k; /* terms: without a result array, sums cannot wait */
     const int64_t half = fewest ? room / fewest / 2 : room;
@@ -454,7 +476,8 @@ static int64_t NAME(choose_chunks)(PLAN *plan, int64_t threads)
         plan->chunk_batches = least(room / (width * k), product->batches);
     const int64_t length = least(k, DG_KC), panels = plan->chunk_batches * plan->chunk_terms;
     plan->own_a = share_a || plan->direct_a ? 0 : rounded(plan->rows * length, ALIGNED);
-    plan->own_b = share_b ? 0 : rounded((plan->direct_b ? DG_STRIPS * nr : plan->columns) * length, ALIGNED);
+    plan->group = share_b ? plan->columns : least(plan->columns, GROUP * nr);
+    plan->own_b = share_b ? 0 : rounded(plan->group * length, ALIGNED);
     plan->own_size = plan->own_a + plan->own_b + (product->c ? 0 : rounded(plan->rows * plan->columns, ALIGNED));
     plan->size_a = share_a ? rounded(rounded(m, mr) * panels, ALIGNED) : 0;
     plan->size_b = share_b ? plan->chunk_columns * panels : 0;
@@ -483,6 +506,7 @@ int JOIN(dg_multiply, SUFFIX)(const dg_runtime *rt, const PRODUCT *product, dg_s
         return JOIN(dg_multiply, SUFFIX)(rt, &turned, stop);
     }
     const int64_t threads = NAME(terms)(product) * (double)batches < PARALLEL_TERMS ? 1 : rt->n_threads;
+    plan.height = height_of(m, plan.kernel->mr);
     NAME(choose_direct)(&plan);
     NAME(choose_parts)(&plan, threads);
     const int64_t size = NAME(choose_chunks)(&plan, threads);

@@ -4,6 +4,7 @@
      ISA         the instruction set, a name
      BYTES       the size of a vector; a tile of the result is DG_ROWS rows of two vectors
      DG_ROWS(X)  X(0) X(1) ... for each row
+     MANY_ROWS   perhaps: DG_ROWS has more than eight rows
      TURNED      perhaps: the vectors that TURN (of squares.h) makes
 
    Sums are kept in variables of their own, not in an array: so each is a register with every compiler. */
@@ -28,6 +29,9 @@ enum { NAME(LANES) = BYTES / sizeof(T), NAME(NR) = 2 * NAME(LANES), NAME(MR) = 0
     *(V *)(c + i * ldc) = low##i;                                                                                     \
     *(V *)(c + i * ldc + LANES) = high##i;
 
+/* Eight terms at a time, written out, since a pragma does not survive optimisation at link time.  What counts beside the
+   multipliers is how many instructions there are, above all where another thread of the processor shares the core. */
+#define EIGHT(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, int accumulate)
 {
     DG_ROWS(DECLARE)
@@ -36,87 +40,172 @@ static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, in
     __builtin_prefetch(c + i * ldc + NAME(NR) - 1, 1); /* c is seldom aligned: the row's second line */
     DG_ROWS(PREFETCH)
 #undef PREFETCH
-#pragma GCC unroll 4
-    for (int64_t p = 0; p < k; ++p) {
-        const V low = *(const V *)b, high = *(const V *)(b + LANES);
 #define STEP(i)                                                                                                       \
     {                                                                                                                 \
-        const T left = a[i];                                                                                          \
+        const T left = a[TERM * NAME(MR) + i];                                                                        \
         low##i += left * low;                                                                                         \
         high##i += left * high;                                                                                       \
     }
-        DG_ROWS(STEP)
-#undef STEP
+#define ADD_TERM(p)                                                                                                   \
+    {                                                                                                                 \
+        enum { TERM = p };                                                                                            \
+        const V low = *(const V *)(b + TERM * NAME(NR)), high = *(const V *)(b + TERM * NAME(NR) + LANES);            \
+        DG_ROWS(STEP)                                                                                                 \
+    }
+    for (; k >= 0 EIGHT(ONE); k -= 0 EIGHT(ONE)) {
+        EIGHT(ADD_TERM)
+        a += (0 EIGHT(ONE)) * NAME(MR);
+        b += (0 EIGHT(ONE)) * NAME(NR);
+    }
+    for (; k > 0; --k) {
+        ADD_TERM(0)
         a += NAME(MR);
         b += NAME(NR);
     }
+#undef STEP
+#undef ADD_TERM
     DG_ROWS(PUT)
 }
 
-/* For fewer rows than a tile has the last one is computed again and again. */
-static inline __attribute__((always_inline)) void NAME(rows_direct)(int64_t rows, int64_t k, const T *a, int64_t outer,
-                                                                     int64_t inner, const T *b, int64_t b_inner, T *c,
-                                                                     int64_t ldc, int accumulate)
-{
-#define PLACE(i) const int64_t place##i = (i < rows ? i : rows - 1) * outer;
-    DG_ROWS(PLACE)
-#undef PLACE
-    DG_ROWS(DECLARE)
-    for (int64_t p = 0; p < k; ++p) {
-        const V low = *(const V *)b, high = *(const V *)(b + LANES);
+/* Rows of panels that need not be packed.  Where there are fewer rows than that, the last one is computed again and again: so
+   what is added to is read before anything is written. */
+#define PLACE(i) const int64_t from##i = (i < rows ? i : rows - 1) * outer, to##i = (i < rows ? i : rows - 1) * ldc;
 #define STEP(i)                                                                                                       \
     {                                                                                                                 \
-        const T left = a[place##i];                                                                                   \
+        const T left = a[from##i];                                                                                    \
         low##i += left * low;                                                                                         \
         high##i += left * high;                                                                                       \
     }
-        DG_ROWS(STEP)
-#undef STEP
-        a += inner;
-        b += b_inner;
+#define ADD(i)                                                                                                        \
+    low##i = *(const V *)(c + to##i) + low##i;                                                                        \
+    high##i = *(const V *)(c + to##i + LANES) + high##i;
+#define STORE(i)                                                                                                      \
+    *(V *)(c + to##i) = low##i;                                                                                       \
+    *(V *)(c + to##i + LANES) = high##i;
+#define TERMS(X) X(0) X(1) X(2) X(3)
+#define DEFINE_ROWS(name, ROWS_OF_TILE)                                                                               \
+    static void NAME(name)(int64_t rows, int64_t k, const T *a, int64_t outer, int64_t inner, const T *b, int64_t b_inner, T *c, \
+                           int64_t ldc, int accumulate)                                                               \
+    {                                                                                                                 \
+        ROWS_OF_TILE(PLACE)                                                                                           \
+        ROWS_OF_TILE(DECLARE)                                                                                         \
+        for (; k >= 0 TERMS(ONE); k -= 0 TERMS(ONE)) {                                                                \
+            TERMS(ROW_TERM_##name)                                                                                    \
+        }                                                                                                             \
+        for (; k > 0; --k)                                                                                            \
+            ROW_TERM_##name(0)                                                                                        \
+        if (accumulate) {                                                                                             \
+            ROWS_OF_TILE(ADD)                                                                                         \
+        }                                                                                                             \
+        ROWS_OF_TILE(STORE)                                                                                           \
     }
-    DG_ROWS(PUT)
-}
-
-/* Few rows have too few sums to keep the multipliers busy, so several panels of b are taken at once: `strip` elements apart. */
-#define STRIPS(X) X(0) X(1) X(2) X(3)
-static void NAME(one_row)(int64_t k, const T *a, int64_t inner, const T *b, int64_t b_inner, int64_t strip, T *c, int accumulate)
-{
-    const int64_t ldc = NAME(NR); /* strips take the place of rows */
-    STRIPS(DECLARE)
-    for (int64_t p = 0; p < k; ++p) {
-        const T left = *a;
-#define STEP(s)                                                                                                       \
-    low##s += left * *(const V *)(b + s * strip);                                                                     \
-    high##s += left * *(const V *)(b + s * strip + LANES);
-        STRIPS(STEP)
-#undef STEP
-        a += inner;
-        b += b_inner;
+#define ROW_TERM(ROWS_OF_TILE)                                                                                        \
+    {                                                                                                                 \
+        const V low = *(const V *)b, high = *(const V *)(b + LANES);                                                  \
+        ROWS_OF_TILE(STEP)                                                                                            \
+        a += inner;                                                                                                   \
+        b += b_inner;                                                                                                 \
     }
-    STRIPS(PUT)
-}
-#undef STRIPS
+#define TWO(X) X(0) X(1)
+#define THREE(X) TWO(X) X(2)
+#define FOUR(X) THREE(X) X(3)
+#define ROW_TERM_two_rows(p) ROW_TERM(TWO)
+#define ROW_TERM_three_rows(p) ROW_TERM(THREE)
+#define ROW_TERM_four_rows(p) ROW_TERM(FOUR)
+#define ROW_TERM_eight_rows(p) ROW_TERM(EIGHT)
+#define ROW_TERM_all_rows(p) ROW_TERM(DG_ROWS)
+DEFINE_ROWS(two_rows, TWO)
+DEFINE_ROWS(three_rows, THREE)
+DEFINE_ROWS(four_rows, FOUR)
+#ifdef MANY_ROWS
+DEFINE_ROWS(eight_rows, EIGHT)
+#endif
+DEFINE_ROWS(all_rows, DG_ROWS)
 
 static void NAME(direct)(int64_t rows, int64_t k, const T *a, int64_t outer, int64_t inner, const T *b, int64_t b_inner, T *c,
                          int64_t ldc, int accumulate)
 {
-    T aside[NAME(MR) * NAME(NR)];
-    if (rows == NAME(MR)) {
-        NAME(rows_direct)(NAME(MR), k, a, outer, inner, b, b_inner, c, ldc, accumulate);
-        return;
-    }
-    NAME(rows_direct)(rows, k, a, outer, inner, b, b_inner, aside, NAME(NR), 0);
-    for (int64_t i = 0; i < rows; ++i)
-        for (int64_t j = 0; j < NAME(NR); ++j)
-            c[i * ldc + j] = accumulate ? c[i * ldc + j] + aside[i * NAME(NR) + j] : aside[i * NAME(NR) + j];
+    if (rows <= 2)
+        NAME(two_rows)(rows, k, a, outer, inner, b, b_inner, c, ldc, accumulate);
+    else if (rows == 3)
+        NAME(three_rows)(rows, k, a, outer, inner, b, b_inner, c, ldc, accumulate);
+    else if (rows == 4)
+        NAME(four_rows)(rows, k, a, outer, inner, b, b_inner, c, ldc, accumulate);
+#ifdef MANY_ROWS
+    else if (rows <= 8)
+        NAME(eight_rows)(rows, k, a, outer, inner, b, b_inner, c, ldc, accumulate);
+#endif
+    else
+        NAME(all_rows)(rows, k, a, outer, inner, b, b_inner, c, ldc, accumulate);
 }
 
+/* Few rows have too few sums to keep the multipliers busy, so several panels of b are taken at once: `strip` elements apart. */
+static void NAME(one_row)(int64_t k, const T *a, int64_t inner, const T *b, int64_t b_inner, int64_t strip, T *c, int accumulate)
+{
+    const int64_t ldc = NAME(NR); /* strips take the place of rows */
+    FOUR(DECLARE)
+    for (; k > 0; --k) {
+        const T left = *a;
+#define STRIP(s)                                                                                                      \
+    low##s += left * *(const V *)(b + s * strip);                                                                     \
+    high##s += left * *(const V *)(b + s * strip + LANES);
+        FOUR(STRIP)
+#undef STRIP
+        a += inner;
+        b += b_inner;
+    }
+    FOUR(PUT)
+}
+
+/* two or three rows of two panels */
+static void NAME(three_wide)(int64_t rows, int64_t k, const T *a, int64_t outer, int64_t inner, const T *b, int64_t b_inner,
+                             int64_t strip, T *c, int64_t ldc, int accumulate)
+{
+#define DECLARE_NEXT(i) V next_low##i = {0}, next_high##i = {0};
+    THREE(PLACE)
+    THREE(DECLARE)
+    THREE(DECLARE_NEXT)
+    for (; k > 0; --k) {
+        const T *const next = b + strip;
+        const V low = *(const V *)b, high = *(const V *)(b + LANES);
+        THREE(STEP)
+        const V next_low = *(const V *)next, next_high = *(const V *)(next + LANES);
+#define STEP_NEXT(i)                                                                                                  \
+    {                                                                                                                 \
+        const T left = a[from##i];                                                                                    \
+        next_low##i += left * next_low;                                                                               \
+        next_high##i += left * next_high;                                                                             \
+    }
+        THREE(STEP_NEXT)
+        a += inner;
+        b += b_inner;
+    }
+#define ADD_NEXT(i)                                                                                                   \
+    next_low##i = *(const V *)(c + to##i + NAME(NR)) + next_low##i;                                                   \
+    next_high##i = *(const V *)(c + to##i + NAME(NR) + LANES) + next_high##i;
+#define STORE_NEXT(i)                                                                                                 \
+    *(V *)(c + to##i + NAME(NR)) = next_low##i;                                                                       \
+    *(V *)(c + to##i + NAME(NR) + LANES) = next_high##i;
+    if (accumulate) {
+        THREE(ADD)
+        THREE(ADD_NEXT)
+    }
+    THREE(STORE)
+    THREE(STORE_NEXT)
+#undef DECLARE_NEXT
+#undef STEP_NEXT
+#undef ADD_NEXT
+#undef STORE_NEXT
+}
+#undef PLACE
+#undef STEP
+#undef ADD
+#undef STORE
+
 /* One row by rows of b, which are read from end to end, several at a time: the sums stay in the first cache. */
-#define TOGETHER(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 static void NAME(along)(int64_t k, const T *a, int64_t inner, const T *b, int64_t b_inner, int64_t columns, T *c, int accumulate)
 {
-    enum { ROWS = 0 TOGETHER(ONE), CHUNK = 8192 / sizeof(T) };
+    enum { ROWS = 0 EIGHT(ONE), CHUNK = 8192 / sizeof(T) };
     T sums[CHUNK];
     for (int64_t first = 0; first < columns; first += CHUNK) {
         const int64_t n = columns - first < CHUNK ? columns - first : CHUNK;
@@ -126,19 +215,19 @@ static void NAME(along)(int64_t k, const T *a, int64_t inner, const T *b, int64_
 #define TERM(q)                                                                                                       \
     const T left##q = a[(p + q) * inner];                                                                             \
     const T *const row##q = b + (p + q) * b_inner + first;
-            TOGETHER(TERM)
+            EIGHT(TERM)
 #undef TERM
             for (j = 0; j + LANES <= n; j += LANES) {
                 V sum = *(const V *)(sums + j);
 #define ADD(q) sum += left##q * *(const V *)(row##q + j);
-                TOGETHER(ADD)
+                EIGHT(ADD)
 #undef ADD
                 *(V *)(sums + j) = sum;
             }
             for (; j < n; ++j) {
                 T sum = sums[j];
 #define ADD(q) sum += left##q * row##q[j];
-                TOGETHER(ADD)
+                EIGHT(ADD)
 #undef ADD
                 sums[j] = sum;
             }
@@ -154,56 +243,68 @@ static void NAME(along)(int64_t k, const T *a, int64_t inner, const T *b, int64_
             c[first + j] = accumulate ? c[first + j] + sums[j] : sums[j];
     }
 }
-#undef TOGETHER
 
 #ifdef TURNED
-/* One row by columns that are contiguous along p: some terms of one group after the other are transposed, then added up in turns,
+/* One row by columns that are contiguous along p, which are transposed in registers, some terms of one group after the other,
    since each sum waits for the one before it. */
-#define GROUPS(X) X(0) X(1) X(2) X(3)
-static void NAME(turned)(int64_t k, const T *a, int64_t inner, int64_t a_group, const T *b, int64_t b_outer, int64_t b_group,
-                         const T *next, T *sums)
+static void NAME(turned)(int64_t k, const T *a, int64_t inner, const int64_t *a_group, const T *b, int64_t b_outer,
+                         const int64_t *b_group, const T *next, T *sums)
 {
     typedef TURNED W;
-    enum { SIDE = sizeof(W) / sizeof(T), WIDTH = (0 GROUPS(ONE)) * SIDE };
-    enum { LINE = 64 / sizeof(T), TERMS = 4 * LINE, AHEAD = 8 * LINE };
-    T turned[TERMS * WIDTH] __attribute__((aligned(64)));
-#define DECLARE_GROUP(g) W sum##g = {0};
-    GROUPS(DECLARE_GROUP)
-    for (int64_t start = 0; start < k; start += TERMS) {
-        const int64_t terms = k - start < TERMS ? k - start : TERMS;
-        const T *ahead = start + AHEAD < k ? b + start + AHEAD : next + (start + AHEAD - k);
-        for (int64_t g = 0; g < WIDTH / SIDE; ++g) {
-            const T *from = b + g * b_group + start;
-            int64_t p = 0;
-            for (; p + LINE <= terms; p += LINE) {
-                for (int64_t i = 0; i < SIDE; ++i)
-                    __builtin_prefetch(ahead + g * b_group + i * b_outer + p, 0, 2);
-                TURN(from + p, b_outer, WIDTH, turned + p * WIDTH + g * SIDE);
-                TURN(from + p + SIDE, b_outer, WIDTH, turned + (p + SIDE) * WIDTH + g * SIDE);
-            }
-            for (; p < terms; ++p)
-                for (int64_t i = 0; i < SIDE; ++i)
-                    turned[p * WIDTH + g * SIDE + i] = from[i * b_outer + p];
-        }
-        for (int64_t p = 0; p < terms; ++p) {
-#define ADD_GROUP(g) sum##g += a[g * a_group + (start + p) * inner] * *(const W *)(turned + p * WIDTH + g * SIDE);
-            GROUPS(ADD_GROUP)
+    enum { SIDE = sizeof(W) / sizeof(T), STEP = 0 FOUR(ONE), LINE = 64 / sizeof(T), AHEAD = 8 * LINE };
+    const int64_t whole = k / STEP * STEP;
+#define DECLARE_GROUP(g)                                                                                              \
+    W sum##g = {0};                                                                                                   \
+    const T *left##g = a + g % 2 * a_group[0] + g / 2 * a_group[1];                                                   \
+    const T *upper##g = b + g % 2 * b_group[0] + g / 2 * b_group[1], *lower##g = upper##g + SIDE / 2 * b_outer;
+    FOUR(DECLARE_GROUP)
+    for (int64_t line = 0; line < whole; line += LINE) {
+        int64_t fetched = line + AHEAD < k ? AHEAD : next - b + AHEAD - k;
+        for (int64_t p = line; p < line + LINE && p < whole; p += STEP) {
+#define ADD_GROUP(g)                                                                                                  \
+    {                                                                                                                 \
+        W first, second, third, fourth;                                                                               \
+        TURN(upper##g, lower##g, b_outer, &first, &second, &third, &fourth);                                          \
+        __builtin_prefetch(upper##g + fetched);                                                                       \
+        __builtin_prefetch(lower##g + fetched);                                                                       \
+        sum##g += left##g[0] * first;                                                                                 \
+        sum##g += left##g[inner] * second;                                                                            \
+        sum##g += left##g[2 * inner] * third;                                                                         \
+        sum##g += left##g[3 * inner] * fourth;                                                                        \
+        left##g += STEP * inner;                                                                                      \
+        upper##g += STEP;                                                                                             \
+        lower##g += STEP;                                                                                             \
+    }
+            FOUR(ADD_GROUP)
+#undef ADD_GROUP
+            fetched += b_outer - STEP; /* the same line of the next row */
         }
     }
+    for (int64_t p = whole; p < k; ++p) {
+#define ADD_GROUP(g)                                                                                                  \
+    {                                                                                                                 \
+        W column;                                                                                                     \
+        for (int64_t i = 0; i < SIDE; ++i)                                                                            \
+            column[i] = upper##g[i * b_outer];                                                                        \
+        sum##g += *left##g * column;                                                                                  \
+        left##g += inner;                                                                                             \
+        ++upper##g;                                                                                                   \
+    }
+        FOUR(ADD_GROUP)
+    }
 #define PUT_GROUP(g) *(W *)(sums + g * SIDE) = sum##g;
-    GROUPS(PUT_GROUP)
+    FOUR(PUT_GROUP)
 #undef DECLARE_GROUP
 #undef ADD_GROUP
 #undef PUT_GROUP
 }
-#undef GROUPS
 #define TURNED_KERNEL NAME(turned), sizeof(TURNED) / sizeof(T)
 #else
 #define TURNED_KERNEL NULL, 0
 #endif
 
-const JOIN(dg, kernel, SUFFIX) NAME(dg_kernel) = {QUOTE(ISA), NAME(MR), NAME(NR), NAME(micro), NAME(direct), NAME(one_row), NAME(along),
-                                                  TURNED_KERNEL};
+const JOIN(dg, kernel, SUFFIX) NAME(dg_kernel) = {QUOTE(ISA), NAME(MR), NAME(NR), NAME(micro), NAME(direct), NAME(one_row),
+                                                  NAME(three_wide), NAME(along), TURNED_KERNEL};
 
 #undef JOIN_
 #undef JOIN
@@ -219,6 +320,19 @@ const JOIN(dg, kernel, SUFFIX) NAME(dg_kernel) = {QUOTE(ISA), NAME(MR), NAME(NR)
 #undef SUFFIX
 #undef ISA
 #undef BYTES
+#undef EIGHT
+#undef FOUR
+#undef THREE
+#undef TWO
+#undef TERMS
+#undef DEFINE_ROWS
+#undef ROW_TERM
+#undef ROW_TERM_two_rows
+#undef ROW_TERM_three_rows
+#undef ROW_TERM_four_rows
+#undef ROW_TERM_eight_rows
+#undef ROW_TERM_all_rows
+#undef MANY_ROWS
 #undef TURNED
 #undef TURN
 #undef TURNED_KERNEL

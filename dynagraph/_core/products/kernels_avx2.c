@@ -18,7 +18,7 @@
 #define SUFFIX f32
 #ifdef DG_HAS_SQUARES
 #define TURNED vector8f
-#define TURN square8_f32
+#define TURN columns8_f32
 #endif
 #define ISA avx2
 #define BYTES 32
@@ -29,7 +29,7 @@
 #define SUFFIX f64
 #ifdef DG_HAS_SQUARES
 #define TURNED vector4d
-#define TURN square4_f64
+#define TURN columns4_f64
 #endif
 #define ISA avx2
 #define BYTES 32

@@ -18,22 +18,24 @@
 #define SUFFIX f32
 #ifdef DG_HAS_SQUARES
 #define TURNED vector8f
-#define TURN square8_f32
+#define TURN columns8_f32
 #endif
 #define ISA avx512
 #define BYTES 64
 #define DG_ROWS ROWS
+#define MANY_ROWS
 #include "kernel_template.h"
 
 #define T double
 #define SUFFIX f64
 #ifdef DG_HAS_SQUARES
 #define TURNED vector4d
-#define TURN square4_f64
+#define TURN columns4_f64
 #endif
 #define ISA avx512
 #define BYTES 64
 #define DG_ROWS ROWS
+#define MANY_ROWS
 #include "kernel_template.h"
 
 #if defined(__clang__)

@@ -1,5 +1,6 @@
 /* Micro-kernels for any processor of the architecture: 16-byte vectors (SSE2, NEON). */
 #include "micro.h"
+#include "squares.h"
 
 #include <string.h>
 
@@ -11,6 +12,10 @@
 
 #define T float
 #define SUFFIX f32
+#ifdef DG_HAS_SQUARES
+#define TURNED vector4f
+#define TURN columns4_f32
+#endif
 #define ISA baseline
 #define BYTES 16
 #define DG_ROWS ROWS
@@ -18,6 +23,10 @@
 
 #define T double
 #define SUFFIX f64
+#ifdef DG_HAS_SQUARES
+#define TURNED vector2d
+#define TURN columns2_f64
+#endif
 #define ISA baseline
 #define BYTES 16
 #define DG_ROWS ROWS

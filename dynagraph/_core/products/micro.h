@@ -76,14 +76,17 @@ int64_t dg_matrix_offset(const dg_matrix *matrix, int64_t batch);
         /* one row of DG_STRIPS panels of b that lie `strip` elements apart: c[s * nr + j] */                         \
         void (*one_row)(int64_t k, const T *a, int64_t a_inner, const T *b, int64_t b_inner, int64_t strip, T *c,     \
                         int accumulate);                                                                              \
+        /* rows <= 3 of two panels of b, likewise */                                                                    \
+        void (*three_wide)(int64_t rows, int64_t k, const T *a, int64_t a_outer, int64_t a_inner, const T *b, int64_t b_inner, \
+                           int64_t strip, T *c, int64_t ldc, int accumulate);                                         \
         /* one row of any number of columns that are not packed, b[p * b_inner + j] */                                 \
         void (*along)(int64_t k, const T *a, int64_t a_inner, const T *b, int64_t b_inner, int64_t columns, T *c,     \
                       int accumulate);                                                                                \
         /* one row of four groups of `turned_columns` columns that are contiguous along p, or null: column i of group g is \
-           b[g * b_group + i * b_outer + p], its row a[g * a_group + p * a_inner].  Groups are other columns, or other terms.  next: \
-           the b of a later call, to be fetched */                                                                    \
-        void (*turned)(int64_t k, const T *a, int64_t a_inner, int64_t a_group, const T *b, int64_t b_outer, int64_t b_group, \
-                       const T *next, T *sums);                                                                       \
+           b[g % 2 * b_group[0] + g / 2 * b_group[1] + i * b_outer + p], and its row a[p * a_inner + likewise a_group's].  \
+           Groups are other columns, or other terms.  next: the b of a later call, to be fetched */                          \
+        void (*turned)(int64_t k, const T *a, int64_t a_inner, const int64_t *a_group, const T *b, int64_t b_outer,   \
+                       const int64_t *b_group, const T *next, T *sums);                                               \
         int64_t turned_columns;                                                                                       \
     } dg_kernel_##suffix;                                                                                             \
     const dg_kernel_##suffix *dg_kernel_of_##suffix(void); /* the best one for this processor */                      \

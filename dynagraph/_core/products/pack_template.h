@@ -26,15 +26,20 @@ static void NAME(transpose_small)(const T *from, int64_t outer, int64_t k, int64
 }
 
 #if defined(__x86_64__)
+/* Whole cache lines of the rows of one square after those of the other: more rows that lie a power of two apart would drive one
+   another out of the first cache. */
 DG_AVX2 static void NAME(transpose_large)(const T *from, int64_t outer, int64_t k, int64_t width, T *to)
 {
-    int64_t p = 0;
-    for (; p + LARGE <= k; p += LARGE)
+    enum { LINE = 64 / sizeof(T) };
+    const int64_t whole = k / LARGE * LARGE;
+    for (int64_t line = 0; line < whole; line += LINE) {
         for (int64_t i = 0; i < width; i += LARGE) {
             const int64_t first = i + LARGE <= width ? i : width - LARGE;
-            LARGE_SQUARE(from + first * outer + p, outer, width, to + p * width + first);
+            for (int64_t p = line; p < line + LINE && p < whole; p += LARGE)
+                LARGE_SQUARE(from + first * outer + p, outer, width, to + p * width + first);
         }
-    NAME(transpose_plainly)(from + p, outer, width, k - p, width, to + p * width);
+    }
+    NAME(transpose_plainly)(from + whole, outer, width, k - whole, width, to + whole * width);
 }
 
 /* ... that is narrower than a square, by squares with rows of the next panel: what they write behind a column's end is written
