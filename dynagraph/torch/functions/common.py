@@ -91,7 +91,7 @@ def publish(module: dict[str, Any], namespace: str) -> None:
 
 
 def name_for_pickles(module: str, prefix: str, functions: Mapping[str, Any]) -> None:
-    """Pickles of functions are their names: those whose own name leads elsewhere, as of wrapped forms, are named by where they are."""
+    """Pickles of functions are names: those whose own leads elsewhere, as of wrapped forms, are named by where they are."""
     for name, value in list(functions.items()):
         if isinstance(value, types.FunctionType) and not _is_found(value):
             value.__module__, value.__qualname__ = module, prefix + name
