@@ -160,7 +160,8 @@ from dynagraph.torch.functions import queries as _queries  # noqa: F401  (declar
 from dynagraph.torch.functions import random as _random  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions import recurrent as _recurrent  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions import removed as _removed  # noqa: F401  (declares its functions)
-from dynagraph.torch.functions.common import NAMESPACES as _NAMESPACES
+from dynagraph.torch.functions.common import name_for_pickles as _name_for_pickles
+from dynagraph.torch.functions.common import publish as _publish
 from dynagraph.torch.functions.shapes import channels_last as channels_last
 from dynagraph.torch.functions.shapes import channels_last_3d as channels_last_3d
 from dynagraph.torch.functions.shapes import contiguous_format as contiguous_format
@@ -188,7 +189,8 @@ for _dtype in _dtypes.ALL:
 del arithmetic, comparisons, conversion, creation, elementary, indexing, joining, operators, printing, products, rearrangements
 del reductions, settings, shapes, splitting, statistics, ternary
 del counting, diagonals, finite_differences, masks, selection, sorting
-globals().update(_NAMESPACES["torch"])
+_publish(globals(), "torch")
+_name_for_pickles(__name__, "Tensor.", vars(Tensor))
 dtype = _dtypes.dtype
 __getattr__ = _getattr_of(
     __name__,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from dynagraph.torch.functions import sparse_ops as _functions
-from dynagraph.torch.functions.common import NAMESPACES
+from dynagraph.torch.functions.common import publish
 from dynagraph.torch.missing import getattr_of
 
 del _functions  # its import has filled the namespace
-globals().update(NAMESPACES["sparse"])
+publish(globals(), "sparse")
 
 
 class check_sparse_tensor_invariants:

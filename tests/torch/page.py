@@ -270,8 +270,13 @@ def uses(function: types.FunctionType, own: str, seen: set[int]) -> Iterator[str
 def _uses_of(called: types.FunctionType, own: str, seen: set[int]) -> Iterator[str]:
     if is_of_torch(called) and called.__name__ not in (own, own.rstrip("_")):
         yield "function"
-    elif called.__module__.startswith("dynagraph.torch.") and not called.__module__.startswith(_CHECKS):
+    elif module_of(called).startswith("dynagraph.torch.") and not module_of(called).startswith(_CHECKS):
         yield from uses(called, own, seen)
+
+
+def module_of(function: types.FunctionType) -> str:
+    """Where a function is written, which its `__module__` does not say if it is named by where it is found."""
+    return str(inspect.unwrap(function).__globals__["__name__"])
 
 
 _CHECKS = (common.__name__, "dynagraph.torch.core.")  # of arguments, and casts of them
@@ -302,7 +307,7 @@ def is_of_torch(function: types.FunctionType) -> bool:
             value = waiting.pop()
             if isinstance(value, types.FunctionType) and id(value) not in _declared:
                 _declared.add(id(value))
-                waiting += [cell.cell_contents for cell in value.__closure__ or ()] if value.__module__ != core.__name__ else []
+                waiting += [cell.cell_contents for cell in value.__closure__ or ()] if module_of(value) != core.__name__ else []
     return id(function) in _declared
 
 

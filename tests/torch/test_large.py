@@ -120,10 +120,18 @@ def gradient_of(function: Callable[[Any], Any], x: Any) -> Callable[[], Any]:
 
 def test_gradients_of_large_tensors_are_those_of_small_ones() -> None:
     values = np.random.default_rng(0).normal(size=N).astype(np.float32)
-    for function in (lambda v: v.tanh().sum(), lambda v: torch.relu(v).sum(), lambda v: (v * v / 2 - v).sum()):
+    functional = torch.nn.functional
+    functions = (
+        lambda v: v.tanh().sum(), lambda v: torch.relu(v).sum(), lambda v: (v * v / 2 - v).sum(),
+        lambda v: functional.gelu(v).sum(), lambda v: functional.hardswish(v * 3).sum(), lambda v: functional.elu(v, 0.5).sum(),
+    )  # fmt: skip
+    for function in functions:
         x, some = (torch.from_numpy(part.copy()).requires_grad_() for part in (values, values[:1000]))
         found = same_for_ever(gradient_of(function, x))
         assert np.allclose(found[:1000], gradient_of(function, some)().numpy(), rtol=1e-5, atol=1e-6)
+    made = large.kernels()
+    for name in ("relu", "gelu", "hardswish", "elu"):
+        assert made[f"{name}_backward"].stats.compiles and not made[f"{name}_backward"].stats.breaks
 
 
 def test_in_place_arithmetic_keeps_memory_versions_and_errors() -> None:

@@ -43,7 +43,17 @@ def large(name: str, forward: Callable[..., Any]) -> Callable[..., Any]:
     """What computes a primitive, or an op of gradients, of large arrays: `forward` itself where there is nothing to gain."""
     found = _made.get(name)
     if found is None:
-        found = _made[name] = _compiled(name, forward) if name in _EXACT or name in _INEXACT or _is_elementwise(name) else forward
+        is_known = name in _EXACT or name in _INEXACT or _is_elementwise(name)
+        found = _made[name] = _compiled(name, forward, _is_exact(name)) if is_known else forward
+    return found
+
+
+def large_gradient(name: str, forward: Callable[..., Any]) -> Callable[..., Any]:
+    """What computes the gradient of a primitive, which is exact where the primitive is."""
+    own = f"{name}_backward"
+    found = _made.get(own)
+    if found is None:
+        found = _made[own] = _compiled(own, forward, _is_exact(name))
     return found
 
 
@@ -51,12 +61,16 @@ def _is_elementwise(name: str) -> bool:
     return name in OPS and isinstance(OPS[name].lowering, Elementwise)
 
 
-def _compiled(name: str, forward: Callable[..., Any]) -> Callable[..., Any]:
+def _is_exact(name: str) -> bool:
+    return name in _EXACT or (name not in _INEXACT and OPS[name].exact)
+
+
+def _compiled(name: str, forward: Callable[..., Any], exact: bool) -> Callable[..., Any]:
     def kernel(*arrays: Any, **attrs: Any) -> Any:
         return forward(*arrays, **attrs)
 
     kernel.__name__ = kernel.__qualname__ = name
-    made: Callable[..., Any] = compile_unasked(kernel, name in _EXACT or (name not in _INEXACT and OPS[name].exact))
+    made: Callable[..., Any] = compile_unasked(kernel, exact)
     return made
 
 
@@ -92,4 +106,4 @@ def by_size(name: str, forward: Callable[..., Any]) -> Callable[..., Any]:
     return _by_size(forward, lambda *arrays, **attrs: large(name, forward)(*arrays, **attrs), LARGE, __name__)
 
 
-__all__ = ["LARGE", "by_size", "is_large", "kernels", "large", "writing"]
+__all__ = ["LARGE", "by_size", "is_large", "kernels", "large", "large_gradient", "writing"]

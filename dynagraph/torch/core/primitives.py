@@ -13,7 +13,7 @@ from typing import Any
 
 from dynagraph.ir.ops import OPS
 from dynagraph.markers import at_capture
-from dynagraph.torch.core.terms import FORWARD, defaults_of
+from dynagraph.torch.core.terms import FORWARD, defaults_of, in_one_pass
 
 PRIMITIVES: dict[str, Primitive] = {}
 
@@ -64,10 +64,18 @@ class Primitive:
         return __name__, "primitive", self.name
 
 
-def define(name: str, forward: Callable[..., Any], vjps: Any = None, saves: Any = (), **about: Any) -> Primitive:
-    """Add a primitive; `about` as `Primitive` takes it.  A name is defined once."""
+def define(
+    name: str, forward: Callable[..., Any], vjps: Any = None, saves: Any = (), *, in_one: bool = False, **about: Any
+) -> Primitive:  # fmt: skip
+    """Add a primitive; `about` as `Primitive` takes it.  A name is defined once.
+
+    `in_one`: it has one operand, and a gradient element by element that takes several operations (`terms.in_one_pass`).
+    """
     if name in PRIMITIVES:
         raise ValueError(f"primitive {name!r} is defined twice")
+    if in_one:
+        ((vjp,), (reads,)) = vjps, saves
+        vjps = (in_one_pass(name, vjp, reads),)
     made = PRIMITIVES[name] = Primitive(name, forward, vjps, saves, **about)
     made.defaults = defaults_of(name, None if forward is FORWARD.get(name) else forward)
     FORWARD[name] = functools.partial(forward, **made.defaults) if made.defaults else forward

@@ -16,7 +16,7 @@ from dynagraph.markers import is_compiling
 from dynagraph.torch.core.arrays import library_of_array
 from dynagraph.torch.core.batching import Unbatchable, is_unbatchable
 from dynagraph.torch.core.batching_loops import looped
-from dynagraph.torch.core.large import by_size, is_large, large
+from dynagraph.torch.core.large import by_size, is_large, large, large_gradient
 
 
 def defaults_of(name: str, forward: Callable[..., Any] | None = None) -> dict[str, Any]:
@@ -101,4 +101,31 @@ class Unsaved(ArrayTerm):
         return ArrayTerm(OPS[op].eager(np, **attrs))
 
 
-__all__ = ["BY_SIZE", "FORWARD", "ArrayTerm", "Unsaved", "ir_dtype"]
+class _Operands:
+    """What a gradient reads, as `Node` has it."""
+
+    def __init__(self, attrs: dict[str, Any], names: tuple[str, ...], arrays: tuple[Any, ...]):
+        self.attrs = attrs
+        for name, array in zip(names, arrays):
+            setattr(self, name, ArrayTerm(array))
+
+
+def in_one_pass(name: str, vjp: Callable[[Any, Any], Any], reads: str) -> Callable[[Any, Any], Any]:
+    """A gradient each element of which depends on its own operands alone: of large arrays one compiled function, not one an op.
+
+    `name`: the primitive's; `reads`: what of it the gradient reads, as `Primitive.saves`.
+    """
+    names = tuple("out" if letter == "o" else letter for letter in reads)
+
+    def kernel(g: Any, *arrays: Any, **attrs: Any) -> Any:
+        return vjp(_Operands(attrs, names, arrays), ArrayTerm(g)).array
+
+    def gradient(d: Any, g: Any) -> Any:
+        if is_compiling() or not isinstance(g, ArrayTerm) or not is_large((g.array,)):
+            return vjp(d, g)
+        return ArrayTerm(large_gradient(name, kernel)(g.array, *[getattr(d, read).array for read in names], **d.attrs))
+
+    return gradient
+
+
+__all__ = ["BY_SIZE", "FORWARD", "ArrayTerm", "Unsaved", "in_one_pass", "ir_dtype"]

@@ -136,7 +136,7 @@ def _at_least(term: Any, bound: float) -> Any:
     return term.call("greater_equal", bound)
 
 
-RELU = define("relu", in_single(lambda x: np.maximum(x, 0)), (lambda d, g: erased(g, _at_most(d.out, 0)),), ("o",))
+RELU = define("relu", in_single(lambda x: np.maximum(x, 0)), (lambda d, g: erased(g, _at_most(d.out, 0)),), ("o",), in_one=True)
 
 
 def _hardtanh_vjp(d: Any, g: Any) -> Any:
@@ -145,13 +145,15 @@ def _hardtanh_vjp(d: Any, g: Any) -> Any:
 
 
 HARDTANH = define(
-    "hardtanh", in_single(lambda x, low, high: np.minimum(np.maximum(x, low), high)), (_hardtanh_vjp,), ("x",)
+    "hardtanh", in_single(lambda x, low, high: np.minimum(np.maximum(x, low), high)), (_hardtanh_vjp,), ("x",),
+    in_one=True,
 )
 LEAKY_RELU = define(
     "leaky_relu",
     in_single(lambda x, slope: np.where(x > 0, x, x * slope)),
     (lambda d, g: g.where(d.x.call("greater", 0), g * d.attrs["slope"]),),
     ("x",),
+    in_one=True,
 )
 
 
@@ -167,7 +169,7 @@ def _elu_vjp(d: Any, g: Any) -> Any:
     return g * slope.where(below, scale)
 
 
-ELU, CELU = (define(name, in_single(_elu), (_elu_vjp,), ("x",)) for name in ("elu", "celu"))
+ELU, CELU = (define(name, in_single(_elu), (_elu_vjp,), ("x",), in_one=True) for name in ("elu", "celu"))
 
 
 def _gelu_vjp(d: Any, g: Any) -> Any:
@@ -175,7 +177,7 @@ def _gelu_vjp(d: Any, g: Any) -> Any:
     return g * (d.x.call("normal_cdf") + d.x * density)
 
 
-GELU = define("gelu", in_single(lambda x: x * _normal_cdf(x)), (_gelu_vjp,), ("x",))
+GELU = define("gelu", in_single(lambda x: x * _normal_cdf(x)), (_gelu_vjp,), ("x",), in_one=True)
 _ROOT, _CUBIC = math.sqrt(2 / math.pi), 0.044715
 
 
@@ -192,6 +194,7 @@ GELU_TANH = define(
     (_gelu_tanh_vjp,),
     ("x",),
     backward="GeluBackward0",
+    in_one=True,
 )
 
 
@@ -200,7 +203,7 @@ def _silu_vjp(d: Any, g: Any) -> Any:
     return g * (share * (d.x * (1 - share) + 1)).conj
 
 
-SILU = define("silu", in_single(lambda x: x / (1 + np.exp(-x))), (_silu_vjp,), ("x",))
+SILU = define("silu", in_single(lambda x: x / (1 + np.exp(-x))), (_silu_vjp,), ("x",), in_one=True)
 
 
 def _mish_vjp(d: Any, g: Any) -> Any:
@@ -218,10 +221,11 @@ def _softplus_vjp(d: Any, g: Any) -> Any:
     return g.where(scaled.call("greater", d.attrs["threshold"]), g * scaled.call("sigmoid"))
 
 
-MISH = define("mish", in_single(lambda x: x * np.tanh(np.logaddexp(x, 0))), (_mish_vjp,), ("x",))
-SOFTPLUS = define("softplus", in_single(_softplus), (_softplus_vjp,), ("x",))
+MISH = define("mish", in_single(lambda x: x * np.tanh(np.logaddexp(x, 0))), (_mish_vjp,), ("x",), in_one=True)
+SOFTPLUS = define("softplus", in_single(_softplus), (_softplus_vjp,), ("x",), in_one=True)
 LOG_SIGMOID = define(
-    "log_sigmoid", in_single(lambda x: -np.logaddexp(-x, 0)), (lambda d, g: g * (-d.x).call("sigmoid"),), ("x",)
+    "log_sigmoid", in_single(lambda x: -np.logaddexp(-x, 0)), (lambda d, g: g * (-d.x).call("sigmoid"),), ("x",),
+    in_one=True,
 )
 
 
@@ -231,13 +235,15 @@ def _hardswish_vjp(d: Any, g: Any) -> Any:
 
 
 HARDSWISH = define(
-    "hardswish", in_single(lambda x: x * np.minimum(np.maximum(x + 3, 0), 6) / 6), (_hardswish_vjp,), ("x",)
+    "hardswish", in_single(lambda x: x * np.minimum(np.maximum(x + 3, 0), 6) / 6), (_hardswish_vjp,), ("x",),
+    in_one=True,
 )
 HARDSIGMOID = define(
     "hardsigmoid",
     in_single(lambda x: np.minimum(np.maximum(x + 3, 0), 6) / 6),
     (lambda d, g: (g / 6).where(d.x.call("greater", -3).call("logical_and", d.x.call("less", 3)), 0),),
     ("x",),
+    in_one=True,
 )
 
 
@@ -251,18 +257,21 @@ HARDSHRINK = define(
     in_single(lambda x, width: np.where((x >= -width) & (x <= width), x.dtype.type(0), x)),
     (_shrink_vjp,),
     ("x",),
+    in_one=True,
 )
 SOFTSHRINK = define(
     "softshrink",
     in_single(lambda x, width: np.where(x > width, x - width, np.where(x < -width, x + width, x * 0))),
     (_shrink_vjp,),
     ("x",),
+    in_one=True,
 )
 THRESHOLD = define(
     "threshold",
     in_single(lambda x, threshold, value: np.where(x <= threshold, np.asarray(value).astype(x.dtype)[()], x)),
     (lambda d, g: erased(g, _at_most(d.x, d.attrs["threshold"])),),
     ("x",),
+    in_one=True,
 )
 PRELU = define(
     "prelu_kernel",

@@ -12,9 +12,11 @@ which makes ``torch.lerp``, ``Tensor.lerp``, ``Tensor.lerp_`` and ``torch.lerp(.
 from __future__ import annotations
 
 import functools
+import sys
+import types
 import warnings
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,6 +82,27 @@ def function(
         return written_once if named is plain else named
 
     return declare
+
+
+def publish(module: dict[str, Any], namespace: str) -> None:
+    """Put the functions of a namespace into the globals of a module, and name them for pickles (`name_for_pickles`)."""
+    module.update(NAMESPACES[namespace])
+    name_for_pickles(module["__name__"], "", NAMESPACES[namespace])
+
+
+def name_for_pickles(module: str, prefix: str, functions: Mapping[str, Any]) -> None:
+    """Pickles of functions are names: those whose own leads elsewhere, as of wrapped forms, are named by where they are."""
+    for name, value in list(functions.items()):
+        if isinstance(value, types.FunctionType) and not _is_found(value):
+            value.__module__, value.__qualname__ = module, prefix + name
+
+
+def _is_found(value: types.FunctionType) -> bool:
+    """Whether a function is where its module and qualified name say."""
+    found: Any = sys.modules.get(value.__module__)
+    for name in value.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is value
 
 
 _NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import importlib
 from typing import Any
 
@@ -120,6 +121,13 @@ def _types(module: str, is_cuda: bool) -> dict[str, tensortype]:
 
 TYPES, CUDA_TYPES = _types("torch", False), _types("torch.cuda", True)
 NAMESPACES["torch"].update(TYPES)
+
+
+def _type_named(name: str, is_cuda: bool) -> tensortype:
+    return (CUDA_TYPES if is_cuda else TYPES)[name]
+
+
+copyreg.pickle(tensortype, lambda kind: (_type_named, (kind.__name__, kind.is_cuda)))  # type: ignore[arg-type]
 
 
 @function(method=False)

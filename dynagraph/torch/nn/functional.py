@@ -26,9 +26,9 @@ from dynagraph.torch.functions import (  # noqa: F401  (each module declares its
     unpooling,
     vision,
 )
-from dynagraph.torch.functions.common import NAMESPACES
+from dynagraph.torch.functions.common import publish
 from dynagraph.torch.missing import getattr_of
 
-globals().update(NAMESPACES["functional"])
+publish(globals(), "functional")
 
 __getattr__ = getattr_of(__name__)

@@ -11,6 +11,7 @@ import pickle
 import pickletools
 import sys
 import threading
+import types
 from typing import Any
 
 import numpy as np
@@ -314,3 +315,14 @@ def test_versions_of_modules() -> None:
         check(sys, (1,))
     with pytest.warns(UserWarning, match="malformed"):
         assert check(sys, (1,), error_if_malformed=False)
+
+
+def test_functions_are_pickled_by_their_names() -> None:
+    """All of the namespaces, methods of tensors, and tensors' types, as PyTorch's can be."""
+    places = (torch, torch.nn.functional, torch.linalg, torch.fft, torch.special, torch.sparse, torch.Tensor)
+    for place in places:
+        for name, value in vars(place).items():
+            if not name.startswith("_") and isinstance(value, (types.FunctionType, type)) and value is not torch.linalg.LinAlgError:
+                assert pickle.loads(pickle.dumps(value)) is value, name
+    assert torch.sin.__qualname__ == "sin" and torch.Tensor.__add__.__qualname__ == "Tensor.__add__"
+    assert pickle.loads(pickle.dumps([torch.add, torch.Tensor.add]))[1] is torch.Tensor.add
