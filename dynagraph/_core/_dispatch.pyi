@@ -41,6 +41,8 @@ class FileMapping:
     file: int  # -1: it was not kept
     def __init__(self, file: int, nbytes: int, keep: bool = True) -> None: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
+    def lease(self) -> FileMapping:
+        """Another object of the same memory: a weak reference to it says when none of its views are left."""
 
 @final
 class NativePlan:
