@@ -387,6 +387,9 @@ def put_places(g: Any, places: Any, sizes: tuple[int, ...], /) -> Any:
 def crc32(data: Any, value: int = 0, /) -> int:
     """The checksum of zip files, as zlib.crc32 gives it."""
 
+def write_crc32(descriptor: int, data: Any, /) -> int:
+    """Write all of a buffer to a file where it stands; the checksum of it.  Raises OSError."""
+
 def read_crc32(descriptor: int, offset: int, buffer: Any, /) -> tuple[int, int]:
     """Fills the buffer from a place in a file: how many bytes were read, and their checksum."""
 
