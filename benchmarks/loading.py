@@ -35,7 +35,7 @@ class Samples:
     """Images and labels, one by one."""
 
     def __init__(self, torch: Any, n: int):
-        self.images = torch.zeros(n * BATCH, *SHAPE)
+        self.images = torch.ones(n * BATCH, *SHAPE)  # not zeros, whose pages might be of no memory yet
         self.labels = torch.arange(n * BATCH)
 
     def __len__(self) -> int:
@@ -50,7 +50,7 @@ class Ready:
 
     def __init__(self, torch: Any, n: int):
         self.n, self.torch = n, torch
-        self.images = np.zeros((BATCH, *SHAPE), np.float32)
+        self.images = np.ones((BATCH, *SHAPE), np.float32)
 
     def __len__(self) -> int:
         return self.n

@@ -41,6 +41,8 @@ class FileMapping:
     file: int  # -1: it was not kept
     def __init__(self, file: int, nbytes: int, keep: bool = True) -> None: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
+    def lease(self) -> FileMapping:
+        """Another object of the same memory: a weak reference to it says when none of its views are left."""
 
 @final
 class NativePlan:
@@ -384,6 +386,9 @@ def put_places(g: Any, places: Any, sizes: tuple[int, ...], /) -> Any:
 
 def crc32(data: Any, value: int = 0, /) -> int:
     """The checksum of zip files, as zlib.crc32 gives it."""
+
+def write_crc32(descriptor: int, data: Any, /) -> int:
+    """Write all of a buffer to a file where it stands; the checksum of it.  Raises OSError."""
 
 def read_crc32(descriptor: int, offset: int, buffer: Any, /) -> tuple[int, int]:
     """Fills the buffer from a place in a file: how many bytes were read, and their checksum."""

@@ -248,6 +248,7 @@ int dg_grad_modes(void); /* of this thread */
 int dg_crc32_ready(void);
 PyObject *dg_crc32(PyObject *module, PyObject *args);
 PyObject *dg_read_crc32(PyObject *module, PyObject *args);
+PyObject *dg_write_crc32(PyObject *module, PyObject *args);
 
 /* -- by_size.c -- */
 PyObject *dg_by_size(PyObject *module, PyObject *args);

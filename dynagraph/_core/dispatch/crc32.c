@@ -9,7 +9,7 @@
 #define HAS_FOLDING 1
 #endif
 
-enum { READ_AT_ONCE = 1 << 18 }; /* bytes: what was read is still in the cache when it is summed */
+enum { AT_ONCE = 1 << 18 }; /* bytes: what was read or written is still in the cache when it is summed */
 
 static uint32_t tables[8][256];
 
@@ -117,7 +117,7 @@ PyObject *dg_read_crc32(PyObject *module, PyObject *args)
         ssize_t n;
         Py_BEGIN_ALLOW_THREADS
         Py_ssize_t rest = into.len - done;
-        n = pread(descriptor, (char *)into.buf + done, (size_t)(rest < READ_AT_ONCE ? rest : READ_AT_ONCE), offset + done);
+        n = pread(descriptor, (char *)into.buf + done, (size_t)(rest < AT_ONCE ? rest : AT_ONCE), offset + done);
         failure = n < 0 ? errno : 0;
         if (n > 0)
             crc = crc32_of(crc, (unsigned char *)into.buf + done, (size_t)n);
@@ -134,4 +134,35 @@ PyObject *dg_read_crc32(PyObject *module, PyObject *args)
         return NULL;
     errno = failure;
     return failure ? PyErr_SetFromErrno(PyExc_OSError) : Py_BuildValue("nI", done, crc);
+}
+
+PyObject *dg_write_crc32(PyObject *module, PyObject *args)
+{
+    Py_buffer data;
+    int descriptor;
+    if (!PyArg_ParseTuple(args, "iy*:write_crc32", &descriptor, &data))
+        return NULL;
+    uint32_t crc = 0;
+    Py_ssize_t done = 0;
+    int failure = 0;
+    while (!failure && done < data.len) {
+        ssize_t n;
+        Py_BEGIN_ALLOW_THREADS
+        const unsigned char *piece = (const unsigned char *)data.buf + done;
+        Py_ssize_t rest = data.len - done;
+        n = write(descriptor, piece, (size_t)(rest < AT_ONCE ? rest : AT_ONCE));
+        failure = n < 0 ? errno : 0;
+        if (n > 0)
+            crc = crc32_of(crc, piece, (size_t)n);
+        Py_END_ALLOW_THREADS
+        if (failure == EINTR)
+            failure = PyErr_CheckSignals() < 0 ? -1 : 0;
+        else if (n > 0)
+            done += n;
+    }
+    PyBuffer_Release(&data);
+    if (failure < 0)
+        return NULL;
+    errno = failure;
+    return failure ? PyErr_SetFromErrno(PyExc_OSError) : PyLong_FromUnsignedLong(crc);
 }

@@ -11,7 +11,8 @@ typedef struct {
     PyObject_HEAD
     void *address;
     Py_ssize_t nbytes;
-    int file; /* -1: closed */
+    int file;        /* -1: closed */
+    PyObject *owner; /* of a lease: the mapping whose memory it is; else NULL */
     PyObject *weak_references;
 } mapping;
 
@@ -54,12 +55,32 @@ static PyObject *mapping_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 static void mapping_dealloc(mapping *self)
 {
     PyObject_ClearWeakRefs((PyObject *)self);
-    if (self->address)
+    if (self->owner)
+        Py_DECREF(self->owner);
+    else if (self->address)
         munmap(self->address, (size_t)self->nbytes);
     if (self->file >= 0)
         close(self->file);
     Py_TYPE(self)->tp_free(self);
 }
+
+static PyObject *mapping_lease(mapping *self, PyObject *ignored)
+{
+    mapping *made = (mapping *)Py_TYPE(self)->tp_alloc(Py_TYPE(self), 0);
+    if (!made)
+        return NULL;
+    made->address = self->address;
+    made->nbytes = self->nbytes;
+    made->file = -1;
+    made->owner = Py_NewRef(self);
+    return (PyObject *)made;
+}
+
+static PyMethodDef mapping_methods[] = {
+    {"lease", (PyCFunction)mapping_lease, METH_NOARGS,
+     "Another object of the same memory: a weak reference to it says when none of its views are left."},
+    {0},
+};
 
 static int mapping_buffer(mapping *self, Py_buffer *view, int flags)
 {
@@ -85,5 +106,6 @@ PyTypeObject dg_MappingType = {
     .tp_dealloc = (destructor)mapping_dealloc,
     .tp_as_buffer = &mapping_as_buffer,
     .tp_members = mapping_members,
+    .tp_methods = mapping_methods,
     .tp_weaklistoffset = offsetof(mapping, weak_references),
 };

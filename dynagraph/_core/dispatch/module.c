@@ -249,6 +249,7 @@ static PyMethodDef methods[] = {
     {"crc32", dg_crc32, METH_VARARGS, "crc32(data, value=0): the checksum of zip files, as zlib.crc32 gives it"},
     {"read_crc32", dg_read_crc32, METH_VARARGS,
      "read_crc32(descriptor, offset, buffer) -> (bytes read, their checksum): fills the buffer from a place in a file"},
+    {"write_crc32", dg_write_crc32, METH_VARARGS, "write_crc32(descriptor, data): write all of it; its checksum"},
     {"put_places", dg_put_places, METH_VARARGS,
      "put_places(g, places, sizes): g's elements added up at places among the last dimensions, which are of these sizes"},
     {"put_rows", dg_put_rows, METH_VARARGS,

@@ -10,10 +10,11 @@ from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import any_wrong, in_c_order, library_of_array, put_beside, ufunc_at
 from dynagraph.torch.core.batching import BatchedArray
 from dynagraph.torch.core.primitives import define
-from dynagraph.torch.core.tensor import Tensor, apply, check_overlap, check_write, operand_of_write, wrap, write
+from dynagraph.torch.core.tensor import Tensor, apply, as_view, check_overlap, check_write, operand_of_write, wrap, write
 from dynagraph.torch.functions.common import cast
 from dynagraph.torch.functions.conversion import COPY_, to_device
 from dynagraph.torch.functions.pointwise_primitives import empty_in_order
+from dynagraph.torch.functions.shape_primitives import SELECT
 from dynagraph.torch.functions.shapes import expand, unsqueeze, view_
 from dynagraph.torch.functions.splitting import select, slice_along
 
@@ -193,7 +194,11 @@ def _selected(x: Tensor, dim: int, index: int, given: int | None = None) -> Tens
     size = x._array.shape[dim]
     if not -size <= index < size:
         raise IndexError(f"index {index} is out of bounds for dimension {dim if given is None else given} with size {size}")
-    return select(x, dim, index)
+    place, array = index + size if index < 0 else index, x._array
+    if type(array) is not np.ndarray:
+        return select(x, dim, place)
+    found = array[place, ...] if not dim else array[(slice(None),) * dim + (place, ...)]  # warns of nothing: `quiet` is for others
+    return as_view(SELECT, x, found, {"dim": dim, "index": place})
 
 
 def _sliced(x: Tensor, dim: int, item: slice) -> Tensor:

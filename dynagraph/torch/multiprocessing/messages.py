@@ -3,10 +3,11 @@
 A message is packed where it is sent, and later travels on a Unix socket:
 
     header      sizes, flags; the descriptors are attached to its first byte, and in the kernel's hands from then on
-    lengths     of each part; SHARED and the place in it for a storage that travels as a descriptor
+    parts       length and place of each; SHARED and the place in it for a storage that travels as a descriptor
     image       the parts at multiples of ALIGNMENT: the pickle, and buffers outside of it (its protocol 5)
 
 A large image is a memory file of its own and the last of the descriptors: it is mapped, not copied, and no message fills a socket.
+A DataLoader's workers have segments (`segments.py`), which are sent once and are the images of many messages.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from dynagraph.torch.core.memory_files import mapping_of, new_file
 from dynagraph.torch.core.storage import Storage
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.multiprocessing.reductions import REDUCERS, arrived, as_view, rebuild_empty, shared
+from dynagraph.torch.multiprocessing.segments import LEAST_BYTES, Room, Segments, aligned
 
-LEAST_BYTES = 4096  # of an image that is a file
-ALIGNMENT = 64
 AT_ONCE = 253  # descriptors that the kernel takes at a time
 PAUSE = 0.001  # seconds until it is asked again whether it takes more of them
 
-_HEADER = struct.Struct("<QIII")  # bytes of the image, parts, descriptors, whether the image is the last of these
-_PART = struct.Struct("<QQ")  # length and, of a storage, its place in its file
+_HEADER = struct.Struct("<QIIII")  # bytes of the image, parts, descriptors, where the image is, the number of its segment
+_INLINE, _FILE, _SEGMENT, _NEW_SEGMENT = range(4)  # of files, and of new segments, the descriptor is the last
+_PART = struct.Struct("<QQ")  # length, and place in the image or, of a storage, in its file
 _SHARED = 1 << 63  # of lengths
 _ROOM = socket.CMSG_SPACE(AT_ONCE * 4)
 
@@ -46,19 +47,30 @@ _ROOM = socket.CMSG_SPACE(AT_ONCE * 4)
 # -- packing ----------------------------------------------------------------------------------------------------------
 
 
-class _Pickler(pickle.Pickler):
-    """Storages beside the pickle: as descriptors or, with `copies` and where they are in no shared memory, as bytes."""
+class _Beside:
+    """What is beside a pickle: storages as descriptors or, with `copies` and where they are in no shared memory, as bytes.
 
-    def __init__(self, file: io.BytesIO, copies: bool):
+    Pickler and table refer to this, and not the other way: in a cycle what was pickled would live until a garbage collection.
+    """
+
+    def __init__(self, copies: bool, room: Room | None):
         self.buffers: list[pickle.PickleBuffer] = []
         self.places: dict[int, tuple[FileMapping, int, int]] = {}  # of storages, by the number of the buffer
-        super().__init__(file, 5, buffer_callback=self.buffers.append)
+        self.in_room: dict[int, int] = {}  # places in the room
+        self.copies, self.room = copies, room
+
+    def pickle(self, value: Any) -> memoryview:
+        """The pickle."""
         registered = reduction.ForkingPickler._extra_reducers  # type: ignore[attr-defined]
         table: dict[Any, Any] = {**copyreg.dispatch_table, **registered, **REDUCERS}
-        table[Storage] = self._copied if copies else self._shared
-        if copies:
+        table[Storage] = self._copied if self.copies else self._shared
+        if self.copies:
             table[Tensor] = _reduce_copy
-        self.dispatch_table = table
+        data = io.BytesIO()
+        pickler = pickle.Pickler(data, 5, buffer_callback=self.buffers.append)
+        pickler.dispatch_table = table
+        pickler.dump(value)
+        return data.getbuffer()
 
     def _shared(self, memory: Storage) -> Any:
         if not memory.nbytes():
@@ -70,6 +82,8 @@ class _Pickler(pickle.Pickler):
         mapping = mapping_of(memory.array)
         if mapping is not None and mapping.file >= 0:
             return self._shared(memory)
+        if mapping is not None and self.room is not None and mapping is self.room.lease:
+            self.in_room[len(self.buffers)] = memory.start() - mapping.address
         return (_of_buffer, (pickle.PickleBuffer(memory.flat(_BYTES)),)) if memory.nbytes() else (rebuild_empty, ())
 
 
@@ -94,47 +108,80 @@ def _of_buffer(buffer: Any) -> Storage:
 
 
 class Message:
-    """A value on its way: `send` it.  Memory that it shares lives at least as long."""
+    """A value on its way: `send` it.  Memory that it shares lives at least as long.
 
-    __slots__ = ("body", "files", "header", "image", "kept")
+    `copies`: storages that are not shared are copied.  `room`: where to, and where some of them may have been made.
+    """
 
-    def __init__(self, value: Any, copies: bool = False):
-        self.image = -1
-        data = io.BytesIO()
-        pickler = _Pickler(data, copies)
-        pickler.dump(value)
-        self.kept = [place[0] for place in pickler.places.values()]
+    __slots__ = ("body", "files", "header", "image", "is_in_room", "kept")
+
+    def __init__(self, value: Any, copies: bool = False, room: Room | None = None):
+        self.image, self.is_in_room = -1, False
+        beside = _Beside(copies, room)
+        data = beside.pickle(value)
+        self.kept = [place[0] for place in beside.places.values()]
         self.files = [mapping.file for mapping in self.kept]
-        parts, views = [_PART.pack(data.tell(), 0)], [data.getbuffer()]
-        for k, buffer in enumerate(pickler.buffers):
-            place = pickler.places.get(k)
-            if place is None:
-                view = buffer.raw()
-                parts.append(_PART.pack(view.nbytes, 0))
-                views.append(view)
+        start = room.used if room is not None and beside.in_room else 0
+        parts, views, size = [_PART.pack(data.nbytes, start)], [data], start + aligned(data.nbytes)
+        for k, buffer in enumerate(beside.buffers):
+            if k in beside.places:
+                _, place, nbytes = beside.places[k]
+                parts.append(_PART.pack(nbytes | _SHARED, place))
+                continue
+            view = buffer.raw()
+            if k in beside.in_room:
+                parts.append(_PART.pack(view.nbytes, beside.in_room[k]))
             else:
-                parts.append(_PART.pack(place[2] | _SHARED, place[1]))
-        lengths = b"".join(parts)
-        size = sum(_aligned(view.nbytes) for view in views)
-        if size < LEAST_BYTES:
-            self.body = lengths + b"".join(bytes(view) + bytes(_aligned(view.nbytes) - view.nbytes) for view in views)
-        else:
-            self.body = lengths
-            self.image = new_file()
-            self._fill(views, size)
-            self.files.append(self.image)
-        self.header = _HEADER.pack(size, len(parts), len(self.files), self.image >= 0)
+                parts.append(_PART.pack(view.nbytes, size))
+                views.append(view)
+                size += aligned(view.nbytes)
+        self.body = b"".join(parts)
+        kind = self._place(views, start, size, room)
+        number = room.number if room is not None and self.is_in_room else 0
+        self.header = _HEADER.pack(size, len(parts), len(self.files), kind, number)
 
-    def _fill(self, views: list[memoryview], size: int) -> None:
+    def _place(self, views: list[memoryview], start: int, size: int, room: Room | None) -> int:
+        """Make the image of what a room has, as far as `start`, and of more."""
+        if size < LEAST_BYTES:
+            self.body += b"".join(bytes(view) + bytes(aligned(view.nbytes) - view.nbytes) for view in views)
+            return _INLINE
+        if room is not None and room.place(size - start) == start:
+            assert room.mapping is not None
+            self.is_in_room = True
+            memory, place = memoryview(room.mapping), start
+            for view in views:
+                memory[place : place + view.nbytes] = view
+                place += aligned(view.nbytes)
+            if room.is_new:
+                self.files.append(room.mapping.file)
+            return _NEW_SEGMENT if room.is_new else _SEGMENT
+        made = memoryview(room.mapping)[:start] if room is not None and start else b""  # type: ignore[arg-type]
+        self._to_file([memoryview(made), *views], size)
+        return _FILE
+
+    def _to_file(self, views: list[memoryview], size: int) -> None:
+        self.image = new_file()
         try:
             os.ftruncate(self.image, size)
             place = 0
             for view in views:
                 _write(self.image, view, place)
-                place += _aligned(view.nbytes)
+                place += aligned(view.nbytes)
         except BaseException:
             self.close()
             raise
+        self.files.append(self.image)
+
+    def leave(self, room: Room) -> None:
+        """Take what is in a room to elsewhere, since the segment is not used again."""
+        size, n, count, kind, _ = _HEADER.unpack(self.header)
+        assert room.mapping is not None
+        if kind == _NEW_SEGMENT:
+            self.files.pop()
+            count -= 1
+        self._to_file([memoryview(room.mapping)[:size]], size)
+        self.header = _HEADER.pack(size, n, count + 1, _FILE, 0)
+        self.is_in_room = False
 
     def send(self, pipe: Connection) -> None:
         """Hand it to the kernel; waits while there are too many messages or descriptors that nobody has received."""
@@ -158,10 +205,6 @@ class Message:
     __del__ = close
 
 
-def _aligned(n: int) -> int:
-    return -(-n // ALIGNMENT) * ALIGNMENT
-
-
 def _write(file: int, view: memoryview, place: int) -> None:
     while view.nbytes:
         written = os.pwrite(file, view, place)
@@ -183,20 +226,27 @@ def _send(to: socket.socket, data: list[bytes], files: list[int]) -> int:
 
 
 class Received:
-    """A message as it has come; `value` unpickles it."""
+    """A message as it has come; `value` unpickles it.  `segments`: those of the process that has sent it."""
 
     __slots__ = ("files", "image", "parts")
 
-    def __init__(self, pipe: Connection):
+    def __init__(self, pipe: Connection, segments: Segments | None = None):
         self.files: list[int] = []
         header = self._with_files(pipe, _HEADER.size)
-        size, n, count, is_file = _HEADER.unpack(header)
-        body = bytearray(n * _PART.size + (0 if is_file else size))
+        size, n, count, kind, number = _HEADER.unpack(header)
+        body = bytearray(n * _PART.size + (size if kind == _INLINE else 0))
         _fill(pipe, memoryview(body))
         self.parts = _PART.iter_unpack(memoryview(body)[: n * _PART.size])
         while len(self.files) < count:
             self._with_files(pipe, 1)
-        self.image: Any = FileMapping(self.files.pop(), size, keep=False) if is_file else memoryview(body)[n * _PART.size :]
+        self.image: Any
+        if kind == _INLINE:
+            self.image = memoryview(body)[n * _PART.size :]
+        elif kind == _FILE:
+            self.image = FileMapping(self.files.pop(), size, keep=False)
+        else:
+            assert segments is not None
+            self.image = segments.lease(number, self.files.pop() if kind == _NEW_SEGMENT else None)
 
     def _with_files(self, pipe: Connection, size: int) -> bytes:
         data, extra, flags, _ = pipe.socket.recvmsg(size, _ROOM)
@@ -222,14 +272,13 @@ class Received:
         return pickle.loads(data, buffers=buffers)
 
     def _buffers(self) -> Iterator[Any]:
-        image, place = memoryview(self.image), 0
+        image, self.image = memoryview(self.image), None
         files, self.files = iter(self.files), []
-        for length, start in self.parts:
+        for length, place in self.parts:
             if length & _SHARED:
-                yield arrived(next(files), start, length & ~_SHARED)
+                yield arrived(next(files), place, length & ~_SHARED)
             else:
                 yield image[place : place + length]
-                place += _aligned(length)
 
     def __del__(self) -> None:
         for file in self.files:
@@ -273,11 +322,11 @@ class Connection(connection.Connection):
         """The next object; EOFError where the other end is closed."""
         return self.received().value()
 
-    def received(self) -> Received:
-        """The next message."""
+    def received(self, segments: Segments | None = None) -> Received:
+        """The next message; `segments` of the process at the other end, if it has any."""
         self._check_closed()  # type: ignore[attr-defined]
         self._check_readable()  # type: ignore[attr-defined]
-        return Received(self)
+        return Received(self, segments)
 
 
 def Pipe(duplex: bool = True) -> tuple[Connection, Connection]:

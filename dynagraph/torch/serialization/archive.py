@@ -30,6 +30,7 @@ _MOST = 0xFFFFFFFF  # of 32 bits, and what stands there for more
 _MADE_BY, _NEEDS = 0x031E, 0x002D
 _LONGEST_COMMENT = 0xFFFF
 _ZEROS = bytes(1 << 20)
+_LARGE = 1 << 16  # bytes that are written straight to the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +43,16 @@ class Record:
 
 
 class Writer:
-    """Writes records one behind the other, to a function of bytes.  `close` writes the directory."""
+    """Writes records one behind the other, to a function of bytes.  `close` writes the directory.
 
-    def __init__(self, write: Callable[[Any], Any], folder: str, alignment: int = 64, checksums: bool = True):
+    `straight`: a function that writes large data and gives its checksum, in one pass over it.
+    """
+
+    def __init__(
+        self, write: Callable[[Any], Any], folder: str, alignment: int = 64, checksums: bool = True,
+        straight: Callable[[Any], int] | None = None,
+    ):  # fmt: skip
+        self._straight = straight if checksums else None
         self._write, self.folder, self.alignment, self.checksums = write, folder, alignment, checksums
         self.position = 0
         self._directory: list[tuple[bytes, Record]] = []
@@ -61,11 +69,15 @@ class Writer:
         flags = _UTF8 | (_SIZES_BEHIND if size else 0)
         padding = self._padding(len(full), size)
         self._put(_HEADER.pack(LOCAL, 0, flags, 0, 0, 0, 0, 0, 0, len(full), len(padding)) + full + padding)
-        checksum = _dispatch.crc32(data) if self.checksums and data is not None and size else 0
+        checksum = 0
         if data is None:
             for begin in range(0, size, len(_ZEROS)):
                 self._put(_ZEROS[: size - begin])
+        elif self._straight is not None and size >= _LARGE:
+            checksum = self._straight(data)
+            self.position += size
         else:
+            checksum = _dispatch.crc32(data) if self.checksums and size else 0
             self._put(data)
         if size:
             form = _DESCRIPTOR64 if max(header, size) >= _MOST else _DESCRIPTOR

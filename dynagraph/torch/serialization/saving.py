@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph._core import _dispatch
 from dynagraph.torch.serialization import atomic
 from dynagraph.torch.serialization.archive import Writer
 from dynagraph.torch.serialization.options import of_thread
@@ -51,7 +52,8 @@ def save(
     if _use_new_zipfile_serialization:
         data = dumped(obj, storages, pickle_module, pickle_protocol)
         with atomic.opened(f) as file:
-            _write_archive(file, _folder_of(f), data, storages, _disable_byteorder_record)
+            straight = _straight_to(file) if isinstance(f, (str, os.PathLike)) else None
+            _write_archive(file, _folder_of(f), data, storages, _disable_byteorder_record, straight)
         return
     if of_thread.skip_data:
         raise RuntimeError("Cannot use skip_data=True with _use_new_zipfile_serialization=False")
@@ -71,9 +73,21 @@ def _bytes_of(storage: UntypedStorage) -> memoryview:
     return memoryview(np.ascontiguousarray(storage.cpu()._row()))
 
 
-def _write_archive(file: Any, folder: str, data: bytes, storages: Storages, without_byteorder: bool) -> None:
+def _straight_to(file: Any) -> Any:
+    """Writes to a file of the system, past its buffer, and gives the checksum."""
+
+    def write(data: Any) -> int:
+        file.flush()
+        return _dispatch.write_crc32(file.fileno(), data)
+
+    return write
+
+
+def _write_archive(
+    file: Any, folder: str, data: bytes, storages: Storages, without_byteorder: bool, straight: Any
+) -> None:
     alignment = config.save.storage_alignment
-    writer = Writer(file.write, folder, alignment, config.save.compute_crc32)
+    writer = Writer(file.write, folder, alignment, config.save.compute_crc32, straight)
     writer.add("data.pkl", data)
     writer.add(".format_version", b"1")
     writer.add(".storage_alignment", str(alignment).encode())

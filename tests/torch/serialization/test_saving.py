@@ -12,12 +12,15 @@ import pickletools
 import sys
 import threading
 import types
+import zlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import dynagraph.torch as torch
+from dynagraph._core import _dispatch
 from dynagraph.torch.serialization import LoadError, pickling
 from tests.torch.serialization.cases import Describe
 
@@ -326,3 +329,15 @@ def test_functions_are_pickled_by_their_names() -> None:
                 assert pickle.loads(pickle.dumps(value)) is value, name
     assert torch.sin.__qualname__ == "sin" and torch.Tensor.__add__.__qualname__ == "Tensor.__add__"
     assert pickle.loads(pickle.dumps([torch.add, torch.Tensor.add]))[1] is torch.Tensor.add
+
+
+def test_bytes_that_are_written_past_the_buffer_have_their_checksum(tmp_path: Path) -> None:
+    data = np.random.default_rng(0).integers(0, 256, 300_001, np.uint8)
+    with open(tmp_path / "file", "wb") as file:
+        file.write(b"before")
+        file.flush()
+        assert _dispatch.write_crc32(file.fileno(), data) == zlib.crc32(data)
+        file.write(b"behind")
+    assert (tmp_path / "file").read_bytes() == b"before" + data.tobytes() + b"behind"
+    with open(tmp_path / "file", "rb") as file, pytest.raises(OSError):
+        _dispatch.write_crc32(file.fileno(), data)

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.tensor import Tensor
+from dynagraph.torch.core.tensor import Tensor, wrap
 from dynagraph.torch.functions.common import NAMESPACES
+from dynagraph.torch.multiprocessing.segments import array_for_batch
 
 _torch = NAMESPACES["torch"]
 _TEXT = re.compile(r"[SaUO]")
@@ -81,7 +82,26 @@ def collate(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None 
 
 
 def _tensors(batch: Any, *, collate_fn_map: Any = None) -> Any:
+    arrays = [each._array for each in batch if type(each) is Tensor and not each.requires_grad]
+    if len(arrays) == len(batch):
+        made = _stacked(arrays)
+        if made is not None:
+            return wrap(made)
     return _torch["stack"](list(batch), 0)
+
+
+def _stacked(arrays: list[Any]) -> np.ndarray | None:
+    """Side by side, in the memory of a batch that a worker makes; None where there is none, or where they are not of a kind."""
+    first = arrays[0]
+    if type(first) is not np.ndarray or not first.ndim:
+        return None
+    shape, dtype = first.shape, first.dtype
+    if any(array.shape != shape or array.dtype is not dtype for array in arrays):
+        return None
+    made = array_for_batch((len(arrays), *shape), dtype)
+    if made is not None:
+        np.concatenate(arrays, out=made.reshape(-1, *shape[1:]))
+    return made
 
 
 def _arrays(batch: Any, *, collate_fn_map: Any = None) -> Any:

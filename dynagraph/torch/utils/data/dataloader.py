@@ -286,8 +286,9 @@ class _ByWorkers(_Pass):
         super().__init__(loader)
         context = loader.multiprocessing_context or multiprocessing.get_context()
         self.workers = Workers(
-            context, loader.dataset, self.make_fetcher, loader.num_workers, self.base_seed or 0, loader.worker_init_fn
-        )
+            context, loader.dataset, self.make_fetcher, loader.num_workers, self.base_seed or 0, loader.worker_init_fn,
+            loader.prefetch_factor or PREFETCH,
+        )  # fmt: skip
         self._fill()
 
     def begin(self) -> None:

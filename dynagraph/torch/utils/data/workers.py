@@ -1,7 +1,8 @@
 """Processes that make batches.
 
-Each has a pipe of dynagraph.torch.multiprocessing to the process that iterates.  What a batch holds travels in one memory file,
-which is mapped and not copied; tensors that are in shared memory already, of the dataset for instance, travel as views of it.
+Each has a pipe of dynagraph.torch.multiprocessing to the process that iterates.  What a batch holds travels in one piece of shared
+memory, which is mapped and not copied, and goes back to the worker when the batch is gone (`multiprocessing/segments.py`); tensors
+that are in shared memory already, of the dataset for instance, travel as views of it.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ import numpy as np
 
 from dynagraph import config
 from dynagraph.torch.multiprocessing.messages import Connection, Message, Pipe
+from dynagraph.torch.multiprocessing.segments import OwnSegments, Room, Segments, enter
 from dynagraph.torch.multiprocessing.spawn import signal_name
 from dynagraph.torch.random import is_torch_compatible, manual_seed, torch_compatible
 from dynagraph.torch.utils.data.fetching import Exhausted, Failure
 
 PATIENCE = 5.0  # seconds that a worker has to end by itself
 POLL = 1.0  # seconds between looks at whether a worker lives
+SPARE = 2  # segments of a worker beside those of the batches that it makes ahead: one that is used, and one that goes back
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ def seed_batch(base: int, passes: int, number: int) -> None:
 
 def run(
     pipe: Connection, dataset: Any, make_fetcher: Callable[[Any], Any],
-    worker: int, count: int, base_seed: int, init: Callable[[int], Any] | None, compatible: bool,
+    worker: int, count: int, base_seed: int, init: Callable[[int], Any] | None, compatible: bool, ahead: int,
 ) -> None:  # fmt: skip
     """Make the batches that are asked for, until the other process goes.
 
@@ -94,9 +97,11 @@ def run(
         fetcher = make_fetcher(dataset)
     except Exception:
         failure = Failure(f"in DataLoader worker process {worker}")
+    segments = OwnSegments(ahead + SPARE)
     with contextlib.suppress(EOFError, ConnectionError, KeyboardInterrupt):
         while True:
-            number, indices = pipe.recv()
+            number, indices, returned = pipe.recv()
+            segments.returned(returned)
             if number < 0:  # a new pass
                 failure, passes = None, passes + 1
                 try:
@@ -104,23 +109,31 @@ def run(
                 except Exception:
                     failure = Failure(f"in DataLoader worker process {worker}")
                 continue
-            reply: Any = failure
-            if failure is None:
-                if seeds_batches:
-                    seed_batch(base_seed, passes, number)
-                try:
-                    reply = fetcher.fetch(indices)
-                except Exhausted:
-                    reply = Exhausted()
-                except Exception:
-                    reply = Failure(f"in DataLoader worker process {worker}")
+            if failure is None and seeds_batches:
+                seed_batch(base_seed, passes, number)
+            room = segments.room()
+            message = _batch(fetcher, indices, number, worker, room) if failure is None else Message((number, failure))
             failure = None
-            try:
-                pipe.post(Message((number, reply), copies=True))
-            except (EOFError, ConnectionError):
-                raise
-            except Exception:  # the batch cannot be pickled
-                pipe.send((number, Failure(f"in DataLoader worker process {worker}")))
+            if room is not None and not segments.leave(room, message.is_in_room) and message.is_in_room:
+                message.leave(room)
+            pipe.post(message)
+
+
+def _batch(fetcher: Any, indices: Any, number: int, worker: int, room: Room | None) -> Message:
+    """A batch, packed, or what went wrong."""
+    try:
+        enter(room)
+        reply = fetcher.fetch(indices)
+    except Exhausted:
+        reply = Exhausted()
+    except Exception:
+        reply = Failure(f"in DataLoader worker process {worker}")
+    finally:
+        enter(None)
+    try:
+        return Message((number, reply), copies=True, room=room)
+    except Exception:  # it cannot be pickled
+        return Message((number, Failure(f"in DataLoader worker process {worker}")))
 
 
 # -- in the process that iterates -------------------------------------------------------------------------------------
@@ -141,17 +154,18 @@ os.register_at_fork(after_in_child=_close_own_ends)
 class Workers:
     """The worker processes of a loader."""
 
-    def __init__(self, context: Any, dataset: Any, make_fetcher: Any, count: int, base_seed: int, init: Any):
+    def __init__(self, context: Any, dataset: Any, make_fetcher: Any, count: int, base_seed: int, init: Any, ahead: int):
         self.pipes: list[Connection] = []
         self.processes: list[Any] = []
         self.pid = os.getpid()
-        self._finalizer = weakref.finalize(self, _end, self.pipes, self.processes, self.pid)
+        self.segments = [Segments() for _ in range(count)]
+        self._finalizer = weakref.finalize(self, _end, self.pipes, self.processes, self.segments, self.pid)
         for k in range(count):
             own, theirs = Pipe(duplex=True)
             _own_ends.add(own)
             process = context.Process(
                 target=run, args=(theirs, dataset, make_fetcher, k, count, base_seed, init,
-                                  is_torch_compatible()),
+                                  is_torch_compatible(), ahead),
                 daemon=True,
             )  # fmt: skip
             process.start()
@@ -162,7 +176,7 @@ class Workers:
     def ask(self, worker: int, number: int, indices: Any) -> None:
         """Ask for a batch."""
         try:
-            self.pipes[worker].post(Message((number, indices), copies=True))
+            self.pipes[worker].post(Message((number, indices, self.segments[worker].returned()), copies=True))
         except ConnectionError:
             self._raise_dead(worker)
 
@@ -173,16 +187,17 @@ class Workers:
             left = POLL if not timeout else min(POLL, timeout - (time.monotonic() - begun))
             ready = connection.wait(self.pipes, max(left, 0.0))
             if ready:
-                return [(self.pipes.index(pipe), *self._received(pipe)) for pipe in ready]  # type: ignore[arg-type]
+                return [self._received(self.pipes.index(pipe)) for pipe in ready]  # type: ignore[arg-type]
             if timeout and time.monotonic() - begun >= timeout:
                 raise RuntimeError(f"DataLoader timed out after {timeout:g} seconds")
 
-    def _received(self, pipe: Connection) -> tuple[int, Any]:
+    def _received(self, worker: int) -> tuple[int, int, Any]:
         try:
-            return pipe.recv()  # type: ignore[no-any-return]
+            number, batch = self.pipes[worker].received(self.segments[worker]).value()
         except (EOFError, ConnectionError):
-            self._raise_dead(self.pipes.index(pipe))
+            self._raise_dead(worker)
             raise
+        return worker, number, batch
 
     def _raise_dead(self, worker: int) -> None:
         process = self.processes[worker]
@@ -198,7 +213,9 @@ class Workers:
         self._finalizer()
 
 
-def _end(pipes: list[Connection], processes: list[Any], pid: int) -> None:
+def _end(pipes: list[Connection], processes: list[Any], segments: list[Segments], pid: int) -> None:
+    for each in segments:
+        each.clear()
     if os.getpid() != pid or sys.is_finalizing():  # a fork of the process; or daemons, which multiprocessing ends itself
         return
     for pipe in pipes:
