@@ -156,6 +156,8 @@ static void NAME(along)(int64_t k, const T *a, int64_t inner, const T *b, int64_
 }
 #undef TOGETHER
 
+#include "kernel_windows.h"
+
 #ifdef TURNED
 /* One row by columns that are contiguous along p: some terms of one group after the other are transposed, then added up in turns,
    since each sum waits for the one before it. */
@@ -203,7 +205,7 @@ static void NAME(turned)(int64_t k, const T *a, int64_t inner, int64_t a_group, 
 #endif
 
 const JOIN(dg, kernel, SUFFIX) NAME(dg_kernel) = {QUOTE(ISA), NAME(MR), NAME(NR), NAME(micro), NAME(direct), NAME(one_row), NAME(along),
-                                                  TURNED_KERNEL};
+                                                  TURNED_KERNEL, NAME(windows), NAME(stretches)};
 
 #undef JOIN_
 #undef JOIN
