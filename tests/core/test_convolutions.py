@@ -113,6 +113,8 @@ LARGE: list[dict[str, Any]] = [
     {"kernel": (3, 3), "stride": (2, 1), "padding": ((1, 1), (1, 1)), "images": (30, 33), "groups": 48, "ins": 1, "outs": 1},
     {"kernel": (1, 1), "stride": (1, 1), "padding": ((0, 0), (0, 0)), "images": (13, 17), "groups": 1, "ins": 300, "outs": 31},
     {"kernel": (2, 2), "stride": (1, 1), "padding": ((0, 0), (1, 0)), "images": (60, 60), "groups": 1, "ins": 2, "outs": 3},
+    {"kernel": (3, 3), "stride": (1, 1), "padding": ((1, 1), (1, 1)), "images": (9, 32), "groups": 2, "ins": 35, "outs": 13},
+    {"kernel": (5, 3), "stride": (1, 2), "padding": ((2, 2), (1, 1)), "images": (8, 64), "groups": 1, "ins": 19, "outs": 7},
 ]
 
 

@@ -372,3 +372,29 @@ def test_a_graph_at_sizes_that_are_known() -> None:
     graph.output([call(graph, "reshape", x, shape=(x.shape[0] * 2,))])
     known = at_sizes(graph, {"s0": 5})
     assert known.outputs[0].shape == (10,) and known.placeholders[0].shape == (5, 2)
+
+
+# -- join-pieces -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.int64, dtypes.complex64], ids=lambda dtype: dtype.name)
+def test_a_sum_of_gradients_of_slices_is_written_once(dtype: dtypes.DType) -> None:
+    graph, parts = graph_of((3, 2), (3, 4), (3, 1), dtype=dtype)
+    zeros = graph.call(OPS["full"], shape=(3, 8), value=0, dtype=dtype)
+    placed = [
+        call(graph, "update_slice", zeros, part, starts=(0, start), steps=(1, 1)) for part, start in zip(parts, (6, 0, 4))
+    ]
+    graph.output([call(graph, "add", call(graph, "add", placed[0], placed[1]), placed[2])])
+    after = run(graph)
+    assert "update_slice" not in ops_of(after)
+    assert [tuple(n.shape) for n in after.nodes if n.is_op("full")] == [(3, 1)]  # what no slice has: column 5
+    arrays = [np.where(np.arange(n) % 2, -1.5, -0.0).astype(dtype.numpy) * np.ones((3, 1), dtype.numpy) for n in (2, 4, 1)]
+    assert_same_bits(interpret(after, arrays)[0], interpret(graph, arrays)[0])
+
+
+@pytest.mark.parametrize("starts, steps", [((0, 1), (1, 1)), ((1, 0), (1, 1)), ((0, 0), (1, 2))])
+def test_slices_that_overlap_or_are_cut_otherwise_are_added(starts: tuple[int, int], steps: tuple[int, int]) -> None:
+    graph, (x, y) = graph_of((3, 2), (2, 2))
+    zeros = graph.call(OPS["full"], shape=(3, 4), value=0.0, dtype=dtypes.float64)
+    first = call(graph, "update_slice", zeros, x, starts=(0, 0), steps=(1, 1))
+    second = call(graph, "update_slice", zeros, y, starts=starts, steps=steps)
+    graph.output([call(graph, "add", first, second)])
+    assert "concatenate" not in ops_of(run(graph))

@@ -7,6 +7,7 @@ typedef struct {
     T *by_queries;                                  /* panels of columns */
     T *by_keys, *by_values;                         /* rows */
     T *rows;                                        /* room for a panel */
+    T *keys, *values;                               /* a tile's rows side by side, where they are scattered in memory */
 } NAME(backward);
 
 static int64_t NAME(backward_scratch)(const NAME(plan) *p, int64_t keys, char *memory, NAME(backward) *s)
@@ -26,6 +27,8 @@ static int64_t NAME(backward_scratch)(const NAME(plan) *p, int64_t keys, char *m
     s->less = carve(&at, queries, sizeof(T));
     s->by_queries = carve(&at, queries * a->width, sizeof(T));
     s->rows = carve(&at, p->nr * a->width, sizeof(T));
+    s->keys = carve(&at, KEYS * a->width, sizeof(T));
+    s->values = carve(&at, KEYS * a->value_width, sizeof(T));
     s->by_keys = carve(&at, keys * p->whole_width, sizeof(T));
     s->by_values = carve(&at, keys * p->whole_value_width, sizeof(T));
     return at - memory;
@@ -77,14 +80,15 @@ static void NAME(meet_again)(const NAME(plan) *p, const NAME(backward) *s, int64
 {
     const dg_attention *a = p->a;
     const int64_t nr = p->nr, ld = p->panels * nr, depth = (queries + nr - 1) / nr * nr;
-    const T *k = NAME(start)(a, &a->k, batch, head / a->shared) + key * a->k.row;
-    const T *v = NAME(start)(a, &a->v, batch, head / a->shared) + key * a->v.row;
+    dg_tensor of_k = a->k, of_v = a->v;
+    const T *k = NAME(tile_rows)(a, &of_k, batch, head, key, keys, a->width, queries > nr, s->keys);
+    const T *v = NAME(tile_rows)(a, &of_v, batch, head, key, keys, a->value_width, queries > nr, s->values);
     for (int64_t i = 0; i < depth; i += nr) {
         T *weights = s->weights + i, *slopes = s->slopes + i;
-        const int64_t seen = NAME(score)(p, batch, head, query + i, key, keys, s->queries + i * a->width, k, &a->k, weights, ld,
+        const int64_t seen = NAME(score)(p, batch, head, query + i, key, keys, s->queries + i * a->width, k, &of_k, weights, ld,
                                         s->factors);
         const T *by_out = s->by_out + i * a->value_width;
-        NAME(multiplied)(p->kernel, seen, a->value_width, v, a->v.row, a->v.column, by_out, nr, slopes, ld, 0);
+        NAME(multiplied)(p->kernel, seen, a->value_width, v, of_v.row, of_v.column, by_out, nr, slopes, ld, 0);
         p->lanes->weigh(seen, nr, weights, ld, s->shift + i, s->share + i);
         if (a->dropout > 0) {
             NAME(keep)(a, batch, head, query + i, least(nr, queries - i), key, seen, s->factors, nr);
@@ -103,7 +107,7 @@ static void NAME(meet_again)(const NAME(plan) *p, const NAME(backward) *s, int64
             memset(slopes + j * ld, 0, (size_t)nr * sizeof(T));
         }
         if (p->by_queries)
-            NAME(multiplied)(p->kernel, a->width, seen, k, a->k.column, a->k.row, slopes, ld, s->by_queries + i * a->width, nr, 1);
+            NAME(multiplied)(p->kernel, a->width, seen, k, of_k.column, of_k.row, slopes, ld, s->by_queries + i * a->width, nr, 1);
     }
     if (!p->by_keys)
         return;

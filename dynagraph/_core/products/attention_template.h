@@ -73,6 +73,20 @@ static void NAME(put_columns)(const T *panel, int64_t nr, int64_t columns, int64
     }
 }
 
+/* The rows of a tile of keys or values, of tensor t: where they lie, or in `room`, if they are scattered and read several times
+   (`again`); t then says how they lie there. */
+static const T *NAME(tile_rows)(const dg_attention *a, dg_tensor *t, int64_t batch, int64_t head, int64_t key, int64_t keys,
+                                int64_t width, int again, T *room)
+{
+    const T *from = NAME(start)(a, t, batch, head / a->shared);
+    if (!again || !scattered(t, width, sizeof(T)))
+        return from + key * t->row;
+    NAME(pack_rows)(from, t, key, keys, keys, width, width, room);
+    t->row = width;
+    t->column = 1;
+    return room;
+}
+
 /* A mask on scores of keys `key` on and queries `query` on: its numbers, or minus infinity where it hides; `room` is for a panel. */
 static void NAME(put_mask)(const NAME(plan) *p, const dg_mask *mask, int64_t batch, int64_t head, int64_t query, int64_t queries,
                            int64_t key, int64_t keys, T *scores, int64_t ld, T *room)
@@ -213,7 +227,6 @@ static void NAME(forward_range)(void *const *buffers, const int64_t *sizes, int6
         const int64_t unit = item / p->tiles, batch = unit / a->heads, head = unit % a->heads;
         const int64_t query = item % p->tiles * tile, queries = least(tile, a->rows - query);
         const int64_t visible = a->causal ? least(a->keys, query + queries) : a->keys;
-        const T *k = NAME(start)(a, &a->k, batch, head / a->shared), *v = NAME(start)(a, &a->v, batch, head / a->shared);
         NAME(pack_columns)(p->lanes, NAME(start)(a, &a->q, batch, head), &a->q, query, queries, a->width, nr,
                            (T)(a->scale * LOG2_E), s.queries);
         memset(s.acc, 0, (size_t)(tile * a->value_width) * sizeof(T));
@@ -223,19 +236,11 @@ static void NAME(forward_range)(void *const *buffers, const int64_t *sizes, int6
         }
         for (int64_t key = 0; key < visible; key += KEYS) {
             const int64_t keys = least(KEYS, visible - key);
-            const dg_tensor rows = {.row = a->width, .column = 1}, value_rows = {.row = a->value_width, .column = 1};
-            const dg_tensor *of_k = &a->k, *of_v = &a->v;
-            const T *keys_at = k + key * a->k.row, *values_at = v + key * a->v.row;
-            if (scattered(&a->k, a->width, sizeof(T)) && queries > nr) {
-                NAME(pack_rows)(k, &a->k, key, keys, keys, a->width, a->width, s.keys);
-                keys_at = s.keys, of_k = &rows;
-            }
-            if (scattered(&a->v, a->value_width, sizeof(T)) && queries > nr) {
-                NAME(pack_rows)(v, &a->v, key, keys, keys, a->value_width, a->value_width, s.values);
-                values_at = s.values, of_v = &value_rows;
-            }
+            dg_tensor of_k = a->k, of_v = a->v;
+            const T *keys_at = NAME(tile_rows)(a, &of_k, batch, head, key, keys, a->width, queries > nr, s.keys);
+            const T *values_at = NAME(tile_rows)(a, &of_v, batch, head, key, keys, a->value_width, queries > nr, s.values);
             for (int64_t i = 0; i < queries; i += nr)
-                NAME(meet)(p, &s, i / nr, batch, head, query + i, key, keys, keys_at, of_k, values_at, of_v);
+                NAME(meet)(p, &s, i / nr, batch, head, query + i, key, keys, keys_at, &of_k, values_at, &of_v);
         }
         NAME(finish)(p, &s, batch, head, query, queries);
     }

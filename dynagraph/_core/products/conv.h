@@ -2,10 +2,11 @@
 
    A convolution, as a function of its images, is a product of matrices: the filters, and the windows as columns. The windows
    are gathered into panels of a few columns, a block of terms at a time, right before they are multiplied
-   (`conv_template.h`); no array of all windows is made. The gradient by the images is such a product, too: for strides it
-   falls into *phases*, one for each place within a stride, with those elements of the filters that meet it. The gradient by
-   the filters is a product over all places of all images (`conv_filters.h`). Filters of one channel are taken to the images
-   as they are (`conv_planes.h`).
+   (`conv_template.h`); or, where filters have several taps, the images are copied once with zeros around them, and windows
+   are read where they lie (`conv_padded.h`). No array of all windows is made. The gradient by the images is such a product,
+   too: for strides it falls into *phases*, one for each place within a stride, with those elements of the filters that meet
+   it. The gradient by the filters is a product over all places of all images (`conv_filters.h`). Filters of one channel are
+   taken to the images as they are (`conv_planes.h`).
 
    Bits: each sum is added up block by block, in order, and the blocks depend on sizes alone. So results have the same bits
    for any number of threads. */

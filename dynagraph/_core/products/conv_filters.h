@@ -12,6 +12,8 @@ typedef struct {
     T *parts;   /* of chunks: [chunk][group][row][column]; null if there is one */
     T *own;     /* of each thread: rows of windows, then sums */
     int64_t mr, nr, own_size, rows, terms, panels, blocks, chunks, chunk;
+    PADDED padded;
+    int64_t *place; /* of each row, from where a window begins in the padded images; null: windows are gathered */
 } FILTERS;
 
 static void NAME(pack_results)(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread, dg_stop *stop)
@@ -60,28 +62,47 @@ static void NAME(store_filters)(const FILTERS *w, int64_t group, int64_t chunk, 
     }
 }
 
+/* some rows by all columns, for a block of terms */
+static void NAME(multiply_block)(const FILTERS *w, int64_t group, int64_t first, int64_t count, int64_t at, int64_t k, T *windows,
+                                 T *sums, int accumulate)
+{
+    const int64_t tile = w->mr * w->nr;
+    SEGMENT segments[DG_CONV_BLOCK];
+    dg_stretch stretches[DG_CONV_BLOCK];
+    const int64_t n = NAME(segments)(w->p, group, at, k, segments);
+    if (w->place)
+        for (int64_t s = 0; s < n; ++s)
+            stretches[s] = (dg_stretch){NAME(window_at)(&w->padded, group, &segments[s]), segments[s].length};
+    else
+        NAME(gather_rows)(w, segments, n, first, count, windows);
+    for (int64_t panel = 0; panel < w->panels; ++panel)
+        for (int64_t r = 0; r < count; r += w->mr) {
+            const int64_t rows = count - r < w->mr ? count - r : w->mr;
+            const T *results = w->results + ((group * w->panels + panel) * w->terms + at) * w->nr;
+            T *to = sums + (r / w->mr * w->panels + panel) * tile;
+            if (w->place)
+                NAME(dg_kernel).stretches(rows, n, stretches, w->padded.images, w->place + first + r, results, to, w->nr,
+                                          accumulate);
+            else
+                NAME(dg_kernel).direct(rows, k, windows + r * NAME(PITCH), NAME(PITCH), 1, results, w->nr, to, w->nr,
+                                       accumulate);
+        }
+}
+
 static void NAME(multiply_rows)(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread, dg_stop *stop)
 {
     const FILTERS *w = buffers[0];
-    const int64_t tile = w->mr * w->nr, together = NAME(TOGETHER) * w->mr;
+    const int64_t together = NAME(TOGETHER) * w->mr;
     T *windows = w->own + thread * w->own_size, *sums = windows + together * NAME(PITCH);
-    SEGMENT segments[DG_CONV_BLOCK];
     for (int64_t number = lo; number < hi; ++number) {
         const int64_t block = number % w->blocks, chunk = number / w->blocks % w->chunks, group = number / w->blocks / w->chunks;
         const int64_t first = block * together, count = w->rows - first < together ? w->rows - first : together;
         const int64_t begin = chunk * w->chunk, end = begin + w->chunk < w->terms ? begin + w->chunk : w->terms;
         if (begin >= end)
-            memset(sums, 0, sizeof(T) * (size_t)(NAME(TOGETHER) * tile * w->panels));
-        for (int64_t at = begin; at < end; at += DG_CONV_BLOCK) {
-            const int64_t k = end - at < DG_CONV_BLOCK ? end - at : DG_CONV_BLOCK;
-            const int64_t n = NAME(segments)(w->p, group, at, k, segments);
-            NAME(gather_rows)(w, segments, n, first, count, windows);
-            for (int64_t panel = 0; panel < w->panels; ++panel)
-                for (int64_t r = 0; r < count; r += w->mr)
-                    NAME(dg_kernel).direct(count - r < w->mr ? count - r : w->mr, k, windows + r * NAME(PITCH), NAME(PITCH), 1,
-                                           w->results + ((group * w->panels + panel) * w->terms + at) * w->nr, w->nr,
-                                           sums + (r / w->mr * w->panels + panel) * tile, w->nr, at > begin);
-        }
+            memset(sums, 0, sizeof(T) * (size_t)(together * w->panels * w->nr));
+        for (int64_t at = begin; at < end; at += DG_CONV_BLOCK)
+            NAME(multiply_block)(w, group, first, count, at, end - at < DG_CONV_BLOCK ? end - at : DG_CONV_BLOCK, windows, sums,
+                                 at > begin);
         NAME(store_filters)(w, group, chunk, first, count, sums);
     }
 }
@@ -116,12 +137,20 @@ static int NAME(filters)(const dg_phase *p)
     w.own_size = NAME(TOGETHER) * w.mr * (NAME(PITCH) + w.panels * w.nr);
     const int64_t results = p->groups * w.panels * w.terms * w.nr, own = p->rt->n_threads * w.own_size;
     const int64_t parts = w.chunks == 1 ? 0 : w.chunks * p->groups * w.rows * p->rows;
-    T *memory = p->rt->take(sizeof(T) * (size_t)(results + own + parts + 1));
+    const int64_t padded = NAME(padded_size)(p, &w.padded), n_places = padded ? w.rows : 0;
+    int64_t *memory = p->rt->take(sizeof *memory * (size_t)n_places + sizeof(T) * (size_t)(results + own + parts + padded + 1));
     if (!memory)
         return DG_NO_MEMORY;
-    w.own = memory;
-    w.results = memory + own;
+    w.own = (T *)(memory + n_places);
+    w.results = w.own + own;
     w.parts = parts ? w.results + results : NULL;
+    if (padded) {
+        w.padded.images = w.results + results + parts;
+        w.place = memory;
+        for (int64_t row = 0; row < w.rows; ++row)
+            w.place[row] = row % p->channels * w.padded.plane + NAME(tap_at)(&w.padded, &p->taps[row / p->channels]);
+        NAME(pad_images)(&w.padded);
+    }
     void *const buffers[] = {&w};
     const double each = 2.0 * (double)(NAME(TOGETHER) * w.mr) * (double)(w.panels * w.nr) * (double)w.chunk / DG_CONV_RATE;
     dg_conv_share(p, NAME(pack_results), buffers, p->batch * p->groups * w.panels,

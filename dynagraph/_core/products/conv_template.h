@@ -155,6 +155,8 @@ static void NAME(gather)(const dg_phase *p, const SEGMENT *s, const dg_tap *tap,
         NAME(clear_rows)(to + high, to_step, n, s->length - high);
 }
 
+#include "conv_padded.h"
+
 /* -- products of filters and windows ---------------------------------------------------------------------------------------- */
 
 /* what threads share, and where each has memory of its own: for a panel of windows, then the results */
@@ -163,6 +165,8 @@ typedef struct {
     T *filters; /* [group][panel][term][rows of a tile] */
     T *own;
     int64_t mr, nr, own_size, terms, panels, columns, row_panels;
+    PADDED padded;
+    int64_t *at; /* of each term, from where a window begins in the padded images; null: windows are gathered */
 } WORK;
 
 static void NAME(pack_filters)(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread, dg_stop *stop)
@@ -237,6 +241,23 @@ static void NAME(multiply_panel)(const WORK *w, int64_t group, const SEGMENT *se
     }
 }
 
+/* the same where windows lie in padded images: half a panel is columns of one row */
+static void NAME(multiply_padded)(const WORK *w, int64_t group, const SEGMENT *segments, int64_t n, int64_t columns, T *results)
+{
+    const T *filters = w->filters + group * w->row_panels * w->terms * w->mr;
+    const T *low = w->padded.images + NAME(window_at)(&w->padded, group, segments), *high = low;
+    if (n > 1)
+        high = w->padded.images + NAME(window_at)(&w->padded, group, segments + 1);
+    else if (columns > LANES)
+        high = low + LANES;
+    for (int64_t start = 0; start < w->terms; start += DG_CONV_BLOCK) {
+        const int64_t k = w->terms - start < DG_CONV_BLOCK ? w->terms - start : DG_CONV_BLOCK;
+        for (int64_t r = 0; r < w->row_panels; ++r)
+            NAME(dg_kernel).windows(k, filters + (r * w->terms + start) * w->mr, low, high, w->at + start,
+                                    results + r * w->mr * w->nr, w->nr, start > 0);
+    }
+}
+
 /* what becomes of columns once they are complete: pieces of images */
 static void NAME(finish)(const dg_phase *p, int64_t group, int64_t first, int64_t beyond)
 {
@@ -259,7 +280,10 @@ static void NAME(multiply)(void *const *buffers, const int64_t *sizes, int64_t l
         const int64_t group = number / w->panels, first = number % w->panels * w->nr;
         const int64_t columns = w->columns - first < w->nr ? w->columns - first : w->nr;
         const int64_t n = NAME(segments)(p, group, first, columns, segments);
-        NAME(multiply_panel)(w, group, segments, n, columns, windows, results);
+        if (w->at)
+            NAME(multiply_padded)(w, group, segments, n, columns, results);
+        else
+            NAME(multiply_panel)(w, group, segments, n, columns, windows, results);
         for (int64_t k = 0; k < n; ++k)
             NAME(store_columns)(w, group, &segments[k], results);
         if (p->finish && (number + 1 == hi || (number + 1) % w->panels == 0 || number + 1 == unfinished + TOGETHER)) {
@@ -282,11 +306,20 @@ static int NAME(places)(const dg_phase *p)
     w.row_panels = (p->rows + w.mr - 1) / w.mr;
     w.own_size = (DG_CONV_BLOCK + w.row_panels * w.mr) * w.nr;
     const int64_t filters = p->groups * w.row_panels * w.terms * w.mr;
-    T *memory = p->rt->take(sizeof(T) * (size_t)(filters + p->rt->n_threads * w.own_size + 1));
+    const int64_t padded = p->counts[2] % LANES == 0 ? NAME(padded_size)(p, &w.padded) : 0, n_at = padded ? w.terms : 0;
+    const int64_t own = p->rt->n_threads * w.own_size;
+    int64_t *memory = p->rt->take(sizeof *memory * (size_t)n_at + sizeof(T) * (size_t)(filters + own + padded + 1));
     if (!memory)
         return DG_NO_MEMORY;
-    w.own = memory;
-    w.filters = memory + p->rt->n_threads * w.own_size;
+    w.own = (T *)(memory + n_at);
+    w.filters = w.own + own;
+    if (padded) {
+        w.padded.images = w.filters + filters;
+        w.at = memory;
+        for (int64_t term = 0; term < w.terms; ++term)
+            w.at[term] = term / p->n_taps * w.padded.plane + NAME(tap_at)(&w.padded, &p->taps[term % p->n_taps]);
+        NAME(pad_images)(&w.padded);
+    }
     void *const buffers[] = {&w};
     const double each = 2.0 * (double)w.terms * (double)(w.row_panels * w.mr * w.nr) / DG_CONV_RATE;
     dg_conv_share(p, NAME(pack_filters), buffers, p->groups * w.row_panels, (double)(w.terms * w.mr));
@@ -308,6 +341,7 @@ static int NAME(places)(const dg_phase *p)
 #undef VI
 #undef SEGMENT
 #undef WORK
+#undef PADDED
 #undef PLANES
 #undef LANES
 #undef T

@@ -244,6 +244,8 @@ static void NAME(along)(int64_t k, const T *a, int64_t inner, const T *b, int64_
     }
 }
 
+#include "kernel_windows.h"
+
 #ifdef TURNED
 /* One row by columns that are contiguous along p, which are transposed in registers, some terms of one group after the other,
    since each sum waits for the one before it. */
@@ -304,7 +306,7 @@ static void NAME(turned)(int64_t k, const T *a, int64_t inner, const int64_t *a_
 #endif
 
 const JOIN(dg, kernel, SUFFIX) NAME(dg_kernel) = {QUOTE(ISA), NAME(MR), NAME(NR), NAME(micro), NAME(direct), NAME(one_row),
-                                                  NAME(three_wide), NAME(along), TURNED_KERNEL};
+                                                  NAME(three_wide), NAME(along), TURNED_KERNEL, NAME(windows), NAME(stretches)};
 
 #undef JOIN_
 #undef JOIN

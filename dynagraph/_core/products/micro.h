@@ -52,6 +52,11 @@ typedef struct dg_matrix {
 /* of one batch element's matrix, in elements */
 int64_t dg_matrix_offset(const dg_matrix *matrix, int64_t batch);
 
+/* terms of an operand that are neighbours */
+typedef struct dg_stretch {
+    int64_t at, length;
+} dg_stretch;
+
 /* Writes packed panels, one behind the other: to[i / width * k * width + p * width + i % width] = operand(first + i, start + p) for
    0 <= p < k and 0 <= i < count, and 0 for further i of the last panel.  i numbers rows of the left operand, or columns of the right
    one.  count >= 1.  `to` is aligned to an element's size. */
@@ -88,6 +93,12 @@ int64_t dg_matrix_offset(const dg_matrix *matrix, int64_t batch);
         void (*turned)(int64_t k, const T *a, int64_t a_inner, const int64_t *a_group, const T *b, int64_t b_outer,   \
                        const int64_t *b_group, const T *next, T *sums);                                               \
         int64_t turned_columns;                                                                                       \
+        /* micro, of a right operand whose columns are two groups of neighbours: b[p] is low[at[p] + j], then high[at[p] + j] */ \
+        void (*windows)(int64_t k, const T *a, const T *low, const T *high, const int64_t *at, T *c, int64_t ldc,      \
+                        int accumulate);                                                                              \
+        /* micro, of a left operand's rows <= mr at a[place[i] + ...], whose terms are n stretches; c has room for mr */ \
+        void (*stretches)(int64_t rows, int64_t n, const dg_stretch *stretches, const T *a, const int64_t *place, const T *b, \
+                          T *c, int64_t ldc, int accumulate);                                                         \
     } dg_kernel_##suffix;                                                                                             \
     const dg_kernel_##suffix *dg_kernel_of_##suffix(void); /* the best one for this processor */                      \
     typedef struct dg_product_##suffix {                                                                              \

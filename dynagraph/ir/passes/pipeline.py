@@ -12,6 +12,7 @@ from dynagraph.ir.passes.cse import eliminate_common_subexpressions, remove_barr
 from dynagraph.ir.passes.dce import eliminate_dead_code
 from dynagraph.ir.passes.decompose import decompose
 from dynagraph.ir.passes.fold import fold_constants
+from dynagraph.ir.passes.pieces import join_pieces
 from dynagraph.ir.passes.simplify import simplify
 
 Pass = Callable[[Graph], Graph]
@@ -21,6 +22,7 @@ PASSES: list[tuple[str, Pass]] = [
     ("decompose", decompose),
     ("fold-constants", fold_constants),
     ("simplify", simplify),
+    ("join-pieces", join_pieces),
     ("eliminate-common-subexpressions", eliminate_common_subexpressions),
     ("remove-barriers", remove_barriers),
     ("eliminate-dead-code", eliminate_dead_code),
