@@ -32,8 +32,10 @@ HEADER = r"""/* The scalar functions that generated C calls, with NumPy's meanin
    f16 half precision, bf16 bfloat16.
    The polynomials are free of branches, so that loops over them vectorise.  Their results are within 4 units in the
    last place for float and 2 for double, everywhere.  They need -ffp-contract=off. */
+#ifndef DG_TYPES /* generated files define what they use of these, which takes compilers less time */
 #include <stddef.h>
 #include <stdint.h>
+#endif
 
 #define DG_INL static inline __attribute__((always_inline))
 

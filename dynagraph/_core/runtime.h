@@ -1,8 +1,10 @@
-/* What generated code and the dispatcher agree on.  The text of this file stands at the head of every generated file. */
+/* What generated code and the dispatcher agree on.  What a generated file uses of it stands at its head. */
 #ifndef DG_RUNTIME_H
 #define DG_RUNTIME_H
+#ifndef DG_TYPES /* generated files define what they use of these, which takes compilers less time */
 #include <stddef.h>
 #include <stdint.h>
+#endif
 
 #define DG_RUNTIME_VERSION 11
 

@@ -48,6 +48,10 @@ QUICKLY = "-DDG_QUICK"  # so that sources leave out what such code need not have
 # makes wrong code where it vectorises straight-line code (not loops) with vectors of 512 bits.  It sinks loads that stand before a
 # condition into its arm, and makes wrong code of what is then loaded under a mask
 OPTIONAL = ("-mprefer-vector-width=512", "-fno-ipa-pure-const", "-fno-ipa-modref", "-fno-tree-slp-vectorize", "-fno-tree-sink")
+# What an image is linked with.  Start files, which do nothing in it, and libc, of which the process has found everything already,
+# take a linker longer than all else.
+LIBRARIES = ("-nostdlib", "-lm", "-lgcc")
+USUAL_LIBRARIES = ("-lm",)  # for a compiler that makes nothing so
 # Options of a $CC that change results; ours are strict.
 UNSAFE = (
     "-Ofast", "-ffast-math", "-funsafe-math-optimizations", "-fassociative-math", "-freciprocal-math", "-ffinite-math-only",
@@ -60,7 +64,7 @@ LEAST_FUNCTIONS = 4  # that a process of its own is worth
 MOST_PARTS = 8
 MEMO = ".compiler"  # what a probe said, in the kernel cache
 SAY = ("-E", "-v", "-x", "c", os.devnull)  # compile nothing, and say how the options are understood
-PROBE = 1  # its version: a change asks all compilers again
+PROBE = 2  # its version: a change asks all compilers again
 REFUSED = "dynagraph-refused-"  # in the folder for temporary files
 DAY = 24 * 3600.0
 # In seconds: one that old was left by a process that was killed, or nobody looks at it any more.
@@ -104,6 +108,7 @@ class Toolchain:
     version: str
     flags: tuple[str, ...]  # as resolved: never the literal word native, where the compiler says what that means
     target: str  # what the compiler said of -march=native
+    libraries: tuple[str, ...] = USUAL_LIBRARIES
     folder: Path | None = None  # where it may keep things
     most_processes: int = MOST_PARTS  # at the same time
 
@@ -125,7 +130,7 @@ class Toolchain:
     @property
     def identity(self) -> str:
         of_command = (self.command.compiler, *self.command.options, self.version)
-        return "\0".join((*of_command, *self.flags, self.target, platform.machine(), cpu_features()))
+        return "\0".join((*of_command, *self.flags, *self.libraries, self.target, platform.machine(), cpu_features()))
 
     def begin(self, source: str) -> CompilerRun:
         """Have a shared object be made.  The functions of large sources are compiled in several processes at once: see `FUNCTIONS`.
@@ -134,7 +139,7 @@ class Toolchain:
         """
         sweep_once()
         parts = parts_of(source, min(self.most_processes, config.compiler_processes or MOST_PARTS))
-        link = ["-o", IMAGE, "-lm"]
+        link = ["-o", IMAGE, *self.libraries]
         rounds = [[[SOURCE, *link]]]
         if len(parts) > 1:
             objects = [f"part{k}.o" for k in range(len(parts))]
@@ -363,7 +368,7 @@ def toolchain(memos: Memos | None = None) -> Toolchain:
     if not found:
         found = _probe(command, folder)
         if memos is not None:
-            row = {"version": found.version, "flags": found.flags, "target": found.target}
+            row = {"version": found.version, "flags": found.flags, "target": found.target, "libraries": found.libraries}
             memos.store(key, json.dumps(row).encode(), MEMO)
     if len(_known) >= 8:
         _known.clear()
@@ -377,7 +382,7 @@ def _remembered(memos: Memos, key: str, command: Command) -> Toolchain | None:
     if image is None:
         return None
     row = json.loads(image)  # sealed: it is what was stored
-    return Toolchain(command, row["version"], tuple(row["flags"]), row["target"], memos.root)
+    return Toolchain(command, row["version"], tuple(row["flags"]), row["target"], tuple(row["libraries"]), memos.root)
 
 
 def _probe(command: Command, folder: Path | None) -> Toolchain:
@@ -396,7 +401,7 @@ _answered: dict[tuple[str, ...], subprocess.CompletedProcess[bytes]] = {}
 
 
 def _probe_all(command: Command, folder: Path | None) -> Toolchain:
-    bare = Toolchain(command, "", (), "", folder)
+    bare = Toolchain(command, "", (), "", folder=folder)
     version = _asked(bare, "--version").stdout.decode(errors="replace").splitlines()[:1]
     flags = [*COMMON]
     target = ""
@@ -415,9 +420,15 @@ def _probe_all(command: Command, folder: Path | None) -> Toolchain:
         flags += [w for w in target.split() if w.startswith("-m")] if "clang" not in said and target else [march]
         break
     flags += [flag for flag in OPTIONAL if takes_all or _accepts(bare, flag)]
-    found = Toolchain(command, version[0] if version else "", tuple(flags), target, folder)
-    _try(found)
-    return found
+    found = Toolchain(command, version[0] if version else "", tuple(flags), target, LIBRARIES, folder)
+    failure = _failure(found)
+    if failure is None:
+        return found
+    usual = replace(found, libraries=USUAL_LIBRARIES)
+    otherwise = _failure(usual)
+    if otherwise is None and _failure(found) is not None:  # else it failed once, and not because of the libraries
+        return usual
+    raise otherwise or failure
 
 
 def _asked(tools: Toolchain, *arguments: str) -> subprocess.CompletedProcess[bytes]:
@@ -473,11 +484,19 @@ def _no_answer(tools: Toolchain, arguments: Sequence[str], result: subprocess.Co
     return CompilerError(f"the C compiler {tools.command} failed (exit {result.returncode}) {asked}\n{words}")
 
 
-TRIAL = "#include <math.h>\n#include <stdint.h>\n#include <string.h>\nint64_t answer(void) { return 42; }\n"
+# what generated code may call of each library: libc, libm and libgcc
+TRIAL = """
+void *malloc(__SIZE_TYPE__), *memcpy(void *, const void *, __SIZE_TYPE__);
+double exp(double);
+void *copy(const void *from, __SIZE_TYPE__ n) { return memcpy(malloc(n), from, n); }
+double power(double x) { return exp(x); }
+double _Complex product(double _Complex a, double _Complex b) { return a * b; }
+int answer(void) { return 42; }
+"""
 
 
-def _try(tools: Toolchain) -> None:
-    """Compile and load something small."""
+def _failure(tools: Toolchain) -> CompilerError | None:
+    """Why a compiler makes nothing that can be loaded; None: it does."""
     seconds = _seconds_allowed()
     try:
         run = tools.begin(TRIAL)
@@ -493,10 +512,11 @@ def _try(tools: Toolchain) -> None:
         raise
     except (Failed, CompilerError) as error:
         words = error.words if isinstance(error, Refused) else str(error)
-        raise CompilerError(
+        return CompilerError(
             f"the C compiler {tools.command} ({tools.command.why}) makes no code that this Python ({platform.machine()}, "
             f"{8 * struct.calcsize('P')} bits) can load; name another one: config.cc or $CC\n{words}"
-        ) from None
+        )
+    return None
 
 
 @functools.cache

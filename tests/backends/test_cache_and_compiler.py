@@ -365,6 +365,18 @@ def test_a_compiler_that_takes_all_flags_is_asked_three_questions(unknown, tmp_p
         assert tools.flags == toolchain.toolchain().flags and tools.target == toolchain.toolchain().target
 
 
+def test_a_compiler_that_needs_the_usual_libraries_gets_them(unknown, tmp_path):
+    fake = fake_compiler(tmp_path / "cc", """
+        case "$*" in *-nostdlib*) echo 'ld: cannot find -lgcc' >&2; exit 1;; esac
+        exec cc "$@"
+    """)  # fmt: skip
+    with dg.config.override(cc=fake):
+        tools = kernel_cache.compiler()
+        assert tools.libraries == toolchain.USUAL_LIBRARIES and tools.flags == toolchain.toolchain().flags
+        toolchain._known.clear()
+        assert kernel_cache.compiler() == tools and get_library(SOURCE).address("answer")
+
+
 FAILURES = {
     "fork": "echo 'gcc: fatal error: cannot execute cc1: vfork: Resource temporarily unavailable' >&2; exit 1",
     "killed": "kill -9 $$",

@@ -46,7 +46,7 @@ def run(array: np.ndarray, *body: Code) -> np.ndarray:
     """What the statements store to `out0`, for each element of `in0`."""
     kind = "double" if array.dtype == np.float64 else "int64_t"
     text, functions = spelled(CStyle, For("i", ZERO, IntExpr.of(array.size), body))
-    source = CSource(f"void entry(const {kind} *in0, {kind} *out0) {{\n{text}}}\n", functions, has_sums=False)
+    source = CSource(f"void entry(const {kind} *in0, {kind} *out0) {{\n{text}}}\n", functions)
     library = get_library(complete_source(source))
     out = np.empty_like(array)
     ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(library.address("entry"))(array.ctypes.data, out.ctypes.data)

@@ -7,3 +7,5 @@
 #else
 #define DG_ROUNDED(x) (x)
 #endif
+
+#define DG_INLINE static inline __attribute__((always_inline, unused))

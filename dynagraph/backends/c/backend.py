@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
-from importlib import resources
 from itertools import chain
 
 from dynagraph.backends.blas import use_blas
 from dynagraph.backends.c.entry import ENTRY, PARALLEL_NANOSECONDS, PART_NANOSECONDS
 from dynagraph.backends.c.external_calls import external_call_of
+from dynagraph.backends.c.headers import with_headers
 from dynagraph.backends.c.printer import CSource, print_program
 from dynagraph.backends.executable import Executable, NativeProgram
 from dynagraph.backends.prelude import prelude_for
@@ -32,6 +31,7 @@ from dynagraph.ir.passes.pipeline import run as run_passes
 from dynagraph.ir.passes.split_index_sets import segment
 from dynagraph.ir.size_programs import limits
 
+HEADERS = ("arithmetic.h", "support.h", "blas.h", "sums.h")
 WORTH_TIERS = 40  # the weight of a source from which compiling it twice is worth it: it takes about 0.4 s with all optimisations
 RELEASE_GIL_NANOSECONDS = 20000.0  # estimated run time from which other Python threads are let in
 
@@ -74,22 +74,10 @@ def lower_graph(graph: Graph) -> LoopProgram:
 
 
 def complete_source(source: CSource) -> str:
-    """The C file: runtime header, what it uses of the prelude, support code, kernels and entry."""
+    """The C file: what it uses of the headers and of the prelude, kernels and entry."""
     threshold = f"#define DG_PARALLEL_NANOSECONDS {PARALLEL_NANOSECONDS:.1f}\n#define DG_PART_NANOSECONDS {PART_NANOSECONDS:.1f}\n"
-    sums = support("sums.h") if source.has_sums else ""
     large = "#define DG_LARGE\n" if source.is_large else ""
-    headers = [threshold, large, support("arithmetic.h"), support("support.h"), support("blas.h"), sums]
-    return "\n".join([runtime_header(), prelude_for(source.functions), *headers, source.text])
-
-
-@functools.cache
-def runtime_header() -> str:
-    return resources.files("dynagraph._core").joinpath("runtime.h").read_text()
-
-
-@functools.cache
-def support(name: str) -> str:
-    return resources.files("dynagraph.backends.c").joinpath(name).read_text()
+    return with_headers(HEADERS, threshold + large, prelude_for(source.functions), source.text)
 
 
 def estimated_nanoseconds(program: LoopProgram) -> float:

@@ -30,7 +30,7 @@ def parts_of(name: str, kind: LaneType) -> list[str]:
 
 
 class LaneVectors:
-    """Of the variables of one region.  `used`: the vector types, as `DG_LANES` declares them."""
+    """Of the variables of one region.  `used`: the vector types, as `DG_DEFINE_LANES` declares them."""
 
     def __init__(self, style: CStyle, variables: Mapping[str, LaneType], used: dict[str, None]):
         self.c, self.variables, self.used = style, variables, used
@@ -50,10 +50,10 @@ class LaneVectors:
 
     def _declared(self, suffix: str, ctype: str, size: int, part: int) -> str:
         ints = MASK_OF_SIZE[size]
-        self.used[f"DG_LANES({ctype}, {suffix}, {ints}, {SIGNED[ints]}, {part})"] = None
+        self.used[f"DG_DEFINE_LANES({ctype}, {suffix}, {ints}, {SIGNED[ints]}, {part})"] = None
         masked = MASKED.get((size, part))
         given = f"{ctype}, {suffix}, {part}"
-        self.used[f"DG_MASKED_LANES({given}, {masked})" if masked else f"DG_MASKED_LANES_BY_ONE({given})"] = None
+        self.used[f"DG_DEFINE_MASKED_LANES({given}, {masked})" if masked else f"DG_DEFINE_MASKED_LANES_BY_ONE({given})"] = None
         return f"dg_{suffix}x{part}"
 
     def _function(self, name: str, dtype: DType, part: int) -> str:
@@ -192,7 +192,7 @@ class LaneVectors:
             return f"{self._function('abs', operand, self.part)}({self.text(e.args[0])})"
         if op == "numpy_pow" and e.dtype is dtypes.float64 and _number(e.args[1]) == 2 and 8 * self.part == VECTOR:
             kind = self.type(e.dtype, self.part)
-            self.used[f"DG_SQUARES({self.part})"] = None
+            self.used[f"DG_DEFINE_SQUARES({self.part})"] = None
             return f"{kind.replace('dg_', 'dg_squares_')}({self.text(e.args[0])})"
         return self._one_by_one(replace(e, op=op, _hash=0))
 

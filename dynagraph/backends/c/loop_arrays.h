@@ -1,6 +1,5 @@
 /* What loops of Python code do with whole arrays: products as NumPy calls BLAS, and reductions in NumPy's order. */
 
-#ifdef DG_DEFINE_GEMM
 /* a matrix as BLAS takes it: 0 by rows, 1 by columns, -1 neither; as NumPy's is_blasable2d */
 static DG_UNUSED int dg_layout(int64_t size, int64_t rows, int64_t columns, int64_t by_row, int64_t by_column, int64_t *leading)
 {
@@ -53,7 +52,7 @@ static DG_UNUSED int dg_in_one_piece(int64_t size, int64_t rows, int64_t columns
 }
 
 /* as np.dot, which copies a part of a matrix before it multiplies it by a vector: gemv rounds otherwise where rows are apart */
-#define DG_DEFINE_LOOP_DOT(suffix, T)                                                                                        \
+#define DG_DEFINE_LOOP_MATMUL_OF_DOT(suffix, T)                                                                                        \
     static T *dg_packed_##suffix(const char *from, int64_t rows, int64_t columns, int64_t by_row, int64_t by_column)         \
     {                                                                                                                        \
         T *made = malloc((size_t)(rows * columns) * sizeof(T));                                                              \
@@ -83,9 +82,8 @@ static DG_UNUSED int dg_in_one_piece(int64_t size, int64_t rows, int64_t columns
         free(made);                                                                                                          \
         return done;                                                                                                         \
     }
-DG_DEFINE_LOOP_DOT(f64, double)
-DG_DEFINE_LOOP_DOT(f32, float)
-#endif
+DG_DEFINE_LOOP_MATMUL_OF_DOT(f64, double)
+DG_DEFINE_LOOP_MATMUL_OF_DOT(f32, float)
 
 #define DG_AT(T, p, k, step) (*(const T *)((p) + (k) * (step)))
 

@@ -39,7 +39,7 @@ typedef long long dg_any_bits __attribute__((vector_size(32)));
 #define DG_STRIDED_u64(k) *(const uint64_t *)(p + (k) * step)
 
 /* Vectors of n values of a type T, named t, and of ints I, named i, that are as wide.  `step`: bytes from lane to lane. */
-#define DG_LANES(T, t, i, I, n) \
+#define DG_DEFINE_LANES(T, t, i, I, n) \
     typedef T dg_##t##x##n __attribute__((vector_size(n * sizeof(T)))); \
     typedef T dg_##t##x##n##_in_memory __attribute__((vector_size(n * sizeof(T)), aligned(sizeof(T)), may_alias)); \
     typedef I dg_##t##x##n##_bits __attribute__((vector_size(n * sizeof(T)))); \
@@ -80,26 +80,33 @@ typedef long long dg_any_bits __attribute__((vector_size(32)));
         return (dg_##t##x##n)((dg_##t##x##n##_bits)x & (I)~sign); \
     }
 
-/* ... neighbours in memory, of which only some may be touched */
-#if !DG_HAS_LANES
-#define DG_MASKED_LANES(T, t, n, builtin, V, M) DG_MASKED_LANES_BY_ONE(T, t, n)
+/* ... neighbours in memory, of which only some may be touched; `each`: does it one by one */
+#if DG_HAS_LANES
+#define DG_MASKED_VECTORS(n, V, M)                                \
+    typedef V dg_floats __attribute__((vector_size(n * sizeof(V)))); \
+    typedef M dg_ints __attribute__((vector_size(n * sizeof(M))))
+#define DG_LOAD_MASKED(each, type, T, n, builtin, V, M) \
+    DG_MASKED_VECTORS(n, V, M);                         \
+    return (type)__builtin_ia32_maskload##builtin((const dg_floats *)p, (dg_ints)mask)
+#define DG_STORE_MASKED(each, T, n, builtin, V, M) \
+    DG_MASKED_VECTORS(n, V, M);                    \
+    __builtin_ia32_maskstore##builtin((dg_floats *)p, (dg_ints)mask, (dg_floats)x)
 #else
-#define DG_MASKED_LANES(T, t, n, builtin, V, M) \
-    DG_INLINE dg_##t##x##n dg_load_masked_lanes_##t##x##n(const char *p, dg_##t##x##n##_bits mask) \
-    { \
-        typedef V dg_floats __attribute__((vector_size(n * sizeof(V)))); \
-        typedef M dg_ints __attribute__((vector_size(n * sizeof(M)))); \
-        return (dg_##t##x##n)__builtin_ia32_maskload##builtin((const dg_floats *)p, (dg_ints)mask); \
-    } \
-    DG_INLINE void dg_store_masked_lanes_##t##x##n(char *p, dg_##t##x##n##_bits mask, dg_##t##x##n x) \
-    { \
-        typedef V dg_floats __attribute__((vector_size(n * sizeof(V)))); \
-        typedef M dg_ints __attribute__((vector_size(n * sizeof(M)))); \
-        __builtin_ia32_maskstore##builtin((dg_floats *)p, (dg_ints)mask, (dg_floats)x); \
-    }
+#define DG_LOAD_MASKED(each, type, T, n, builtin, V, M) return each(p, sizeof(T), mask)
+#define DG_STORE_MASKED(each, T, n, builtin, V, M) each(p, sizeof(T), mask, x)
 #endif
 
-#define DG_MASKED_LANES_BY_ONE(T, t, n) \
+#define DG_DEFINE_MASKED_LANES(T, t, n, builtin, V, M)                                                                 \
+    DG_INLINE dg_##t##x##n dg_load_masked_lanes_##t##x##n(const char *p, dg_##t##x##n##_bits mask)                     \
+    {                                                                                                                  \
+        DG_LOAD_MASKED(dg_load_masked_strided_lanes_##t##x##n, dg_##t##x##n, T, n, builtin, V, M);                     \
+    }                                                                                                                  \
+    DG_INLINE void dg_store_masked_lanes_##t##x##n(char *p, dg_##t##x##n##_bits mask, dg_##t##x##n x)                  \
+    {                                                                                                                  \
+        DG_STORE_MASKED(dg_store_masked_strided_lanes_##t##x##n, T, n, builtin, V, M);                                 \
+    }
+
+#define DG_DEFINE_MASKED_LANES_BY_ONE(T, t, n) \
     DG_INLINE dg_##t##x##n dg_load_masked_lanes_##t##x##n(const char *p, dg_##t##x##n##_bits mask) \
     { \
         return dg_load_masked_strided_lanes_##t##x##n(p, sizeof(T), mask); \
@@ -116,7 +123,7 @@ static __attribute__((noinline, cold, unused)) void dg_square_lanes_again(const 
         p[k] = dg_numpy_pow_f64(x[k], 2.0);
 }
 
-#define DG_SQUARES(n) \
+#define DG_DEFINE_SQUARES(n) \
     DG_INLINE dg_f64x##n dg_squares_f64x##n(dg_f64x##n x) \
     { \
         dg_f64x##n p = x * x, rest; \

@@ -7,7 +7,6 @@ void *memcpy(void *, const void *, size_t), *memmove(void *, const void *, size_
 void *memchr(const void *, int, size_t);
 int memcmp(const void *, const void *, size_t);
 
-#define DG_INLINE static inline __attribute__((always_inline, unused))
 #define DG_UNUSED __attribute__((unused))
 
 /* tuned for some processors, gcc keeps ints in vector registers where others run out, and each use then takes a slow move.  Before
@@ -148,24 +147,24 @@ DG_INLINE int dg_float_floordiv(double a, double b, double *r)
 }
 
 /* libm's own functions, as CPython and NumPy call them: the compiler shall not compute, or replace, what they give */
-#define DG_MATH_1(name)                                                                                                                      \
+#define DG_DEFINE_MATH_1(name)                                                                                                                      \
     double name(double);                                                                                                                     \
     DG_INLINE double dg_math_##name(double x)                                                                                                \
     {                                                                                                                                        \
         double (*volatile f)(double) = name;                                                                                                 \
         return f(x);                                                                                                                         \
     }
-#define DG_MATH_2(name)                                                                                                                      \
+#define DG_DEFINE_MATH_2(name)                                                                                                                      \
     double name(double, double);                                                                                                             \
     DG_INLINE double dg_math_##name(double x, double y)                                                                                      \
     {                                                                                                                                        \
         double (*volatile f)(double, double) = name;                                                                                         \
         return f(x, y);                                                                                                                      \
     }
-DG_MATH_1(exp) DG_MATH_1(expm1) DG_MATH_1(log) DG_MATH_1(log2) DG_MATH_1(log10) DG_MATH_1(log1p) DG_MATH_1(sin) DG_MATH_1(cos)
-DG_MATH_1(tan) DG_MATH_1(asin) DG_MATH_1(acos) DG_MATH_1(atan) DG_MATH_1(sinh) DG_MATH_1(cosh) DG_MATH_1(tanh) DG_MATH_1(asinh)
-DG_MATH_1(acosh) DG_MATH_1(atanh) DG_MATH_1(cbrt) DG_MATH_1(erf) DG_MATH_1(erfc) DG_MATH_1(exp2) DG_MATH_1(fabs)
-DG_MATH_2(atan2) DG_MATH_2(copysign) DG_MATH_2(fmod) DG_MATH_2(pow) DG_MATH_2(hypot)
+DG_DEFINE_MATH_1(exp) DG_DEFINE_MATH_1(expm1) DG_DEFINE_MATH_1(log) DG_DEFINE_MATH_1(log2) DG_DEFINE_MATH_1(log10) DG_DEFINE_MATH_1(log1p) DG_DEFINE_MATH_1(sin) DG_DEFINE_MATH_1(cos)
+DG_DEFINE_MATH_1(tan) DG_DEFINE_MATH_1(asin) DG_DEFINE_MATH_1(acos) DG_DEFINE_MATH_1(atan) DG_DEFINE_MATH_1(sinh) DG_DEFINE_MATH_1(cosh) DG_DEFINE_MATH_1(tanh) DG_DEFINE_MATH_1(asinh)
+DG_DEFINE_MATH_1(acosh) DG_DEFINE_MATH_1(atanh) DG_DEFINE_MATH_1(cbrt) DG_DEFINE_MATH_1(erf) DG_DEFINE_MATH_1(erfc) DG_DEFINE_MATH_1(exp2) DG_DEFINE_MATH_1(fabs)
+DG_DEFINE_MATH_2(atan2) DG_DEFINE_MATH_2(copysign) DG_DEFINE_MATH_2(fmod) DG_DEFINE_MATH_2(pow) DG_DEFINE_MATH_2(hypot)
 
 /* pow() of glibc and musl is within 0.511 + 0.0000318 |log2 (x ** y)| units in the last place (log and exp in their pow.c): it gives the
    number nearest to x ** y, but where that lies near the middle of two numbers.  For a few exponents the power is a product or a root,

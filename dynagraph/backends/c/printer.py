@@ -18,17 +18,16 @@ from dynagraph.backends.c.program import Program
 from dynagraph.backends.spelling import Speller
 from dynagraph.driver import deadline
 from dynagraph.ir import dtypes
-from dynagraph.ir.loops import Buffer, Kernel, LibraryCall, LoopProgram, Reduce, loaded_buffers, stored_buffers
+from dynagraph.ir.loops import Buffer, Kernel, LibraryCall, LoopProgram, loaded_buffers, stored_buffers
 from dynagraph.ir.passes.finish import PARAMETERS
 
 
 @dataclass(frozen=True)
 class CSource:
-    """C text, and what it uses: functions of the prelude by name, and sums.h."""
+    """C text, and what it uses of the prelude: functions by name."""
 
     text: str
     functions: frozenset[str]
-    has_sums: bool  # in NumPy's order
     is_large: bool = False  # it may be compiled in parts
     weight: int = 0  # how long a compiler takes for it, roughly: see `_weight`
 
@@ -41,9 +40,8 @@ def print_program(program: LoopProgram) -> CSource:
             _print_constant(printed, buffer)
     _FunctionPrinter(printed).run()
     EntryPrinter(printed).run()
-    walks = (s.walk for step in program.steps if isinstance(step, Kernel) for s in step.body if isinstance(s, Reduce))
     used, weight = frozenset(printed.c.used_functions), sum(printed.weights)
-    return CSource(str(printed.out), used, has_sums=any(walks), is_large=printed.in_parts, weight=weight)
+    return CSource(str(printed.out), used, is_large=printed.in_parts, weight=weight)
 
 
 def _print_constant(p: Program, buffer: Buffer) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from dynagraph.backends.c import region_keys
-from dynagraph.backends.c.backend import runtime_header, support
+from dynagraph.backends.c.headers import with_headers
 from dynagraph.backends.c.lane_vectors import LaneVectors
 from dynagraph.backends.cstyle import CStyle, Scope, Writer
 from dynagraph.backends.kernel_cache import Kernels
@@ -70,14 +70,7 @@ from dynagraph.ir.regions import (
 )
 
 FUNCTION = "dg_region"
-REDUCTIONS = ("sum", "max", "min", "argmax", "argmin", "any", "all", "search")
-SUPPORT_FILES = {
-    "blas.h": ("dg_loop_matmul_",),
-    "loop_arrays.h": ("dg_loop_matmul_", *(f"dg_loop_{name}_" for name in REDUCTIONS)),
-    "loop_gradients.h": ("dg_tape_",),
-    "loop_turns.h": ("dg_may_run_turns",),
-    "loop_lanes.h": ("DG_HAS_LANES", "dg_folds", "dg_overlap"),
-}
+HEADERS = ("arithmetic.h", "loops.h", "blas.h", "loop_arrays.h", "loop_gradients.h", "loop_turns.h", "loop_lanes.h")
 PARALLEL_NANOSECONDS = 20000  # that turns have to take on one thread for more of them
 LOOK_NANOSECONDS = 2000  # that tell how long a turn takes
 EXACT = {"exact_add": "+", "exact_sub": "-", "exact_mul": "*", "c_div": "/", "c_mod": "%"}
@@ -119,8 +112,7 @@ def compile_region(region: Region) -> CompiledRegion:
     known = region_keys.kernels_of(key)
     if known is not None:
         return CompiledRegion(known, None, region.n_slots)
-    headers, text = print_region(_improved(region))
-    source = f"{headers}\n{text}"
+    source, text = print_region(_improved(region))
     deadline.check()
     region_keys.remember(key, source)
     return CompiledRegion(*in_tiers(source, FUNCTION, "_Complex" in text), region.n_slots)
@@ -137,7 +129,7 @@ def _improved(region: Region) -> Region:
 
 
 def print_region(region: Region) -> tuple[str, str]:
-    """The C file: what a region needs, and its functions."""
+    """The C file of a region, and what of it are its functions."""
     printer = _Printer(region)
     for turns in region.turns:
         printer.of_turns(turns).function()
@@ -147,10 +139,8 @@ def print_region(region: Region) -> tuple[str, str]:
         printer.inner(function).function()
     printer.function()
     text = str(printer.out)
-    more = [support(name) for name, marks in SUPPORT_FILES.items() if any(mark in text for mark in marks)]
-    more += printer.used_lanes
-    headers = [runtime_header(), prelude_for(printer.c.used_functions), support("arithmetic.h"), support("loops.h"), *more]
-    return "\n".join(headers), text
+    lanes = "\n".join(printer.used_lanes)
+    return with_headers(HEADERS, "", prelude_for(printer.c.used_functions), text, definitions=lanes), text
 
 
 def _ints(texts: Iterable[str]) -> str:

@@ -19,7 +19,6 @@ static inline int64_t dg_half(int64_t n, int width)
 #else
 #define DG_VECTOR 16
 #endif
-#define DG_INLINE static inline __attribute__((always_inline))
 
 /* the eight accumulators of a block of numbers of type T */
 #define DG_DEFINE_EIGHT(suffix, T)                                                                                       \
@@ -29,35 +28,36 @@ static inline int64_t dg_half(int64_t n, int width)
     typedef struct {                                                                                                     \
         dg_vector_##suffix v[DG_VECTORS_##suffix];                                                                       \
     } dg_eight_##suffix;                                                                                                 \
-    DG_INLINE void dg_load_##suffix(dg_eight_##suffix *r, const T *a)                                                    \
+    DG_INLINE void dg_load_##suffix(dg_eight_##suffix *r, const T *a)                                                       \
     {                                                                                                                    \
         for (int k = 0; k < DG_VECTORS_##suffix; ++k)                                                                    \
             r->v[k] = *(const dg_vector_##suffix *)(a + k * DG_LANES_##suffix);                                          \
     }                                                                                                                    \
-    DG_INLINE void dg_add_##suffix(dg_eight_##suffix *r, const T *a)                                                     \
+    DG_INLINE void dg_add_##suffix(dg_eight_##suffix *r, const T *a)                                                        \
     {                                                                                                                    \
         for (int k = 0; k < DG_VECTORS_##suffix; ++k)                                                                    \
             r->v[k] += *(const dg_vector_##suffix *)(a + k * DG_LANES_##suffix);                                         \
     }                                                                                                                    \
-    DG_INLINE T dg_lane_##suffix(const dg_eight_##suffix *r, int k)                                                      \
+    DG_INLINE T dg_lane_##suffix(const dg_eight_##suffix *r, int k)                                                         \
     {                                                                                                                    \
         return r->v[k / DG_LANES_##suffix][k % DG_LANES_##suffix];                                                       \
     }
 
-#define DG_PAIR(suffix, i, j) (dg_lane_##suffix(&r, i) + dg_lane_##suffix(&r, j))
+#define DG_PAIR(lane, i, j) (lane(&r, i) + lane(&r, j))
 
 /* a block from number i on, of which the accumulators r have those before it; `few` has less than eight numbers */
 #define DG_DEFINE_REST(suffix, T)                                                                                        \
-    DG_INLINE T dg_rest_##suffix(dg_eight_##suffix r, const T *a, int64_t i, int64_t n)                                  \
+    DG_INLINE T dg_rest_##suffix(dg_eight_##suffix r, const T *a, int64_t i, int64_t n)                                     \
     {                                                                                                                    \
         for (; i + 8 <= n; i += 8)                                                                                       \
             dg_add_##suffix(&r, a + i);                                                                                  \
-        T sum = (DG_PAIR(suffix, 0, 1) + DG_PAIR(suffix, 2, 3)) + (DG_PAIR(suffix, 4, 5) + DG_PAIR(suffix, 6, 7));       \
+        T sum = (DG_PAIR(dg_lane_##suffix, 0, 1) + DG_PAIR(dg_lane_##suffix, 2, 3)) +                                    \
+                (DG_PAIR(dg_lane_##suffix, 4, 5) + DG_PAIR(dg_lane_##suffix, 6, 7));                                     \
         for (; i < n; ++i)                                                                                               \
             sum += a[i];                                                                                                 \
         return sum;                                                                                                      \
     }                                                                                                                    \
-    DG_INLINE T dg_few_##suffix(const T *a, int64_t n)                                                                   \
+    DG_INLINE T dg_few_##suffix(const T *a, int64_t n)                                                                      \
     {                                                                                                                    \
         T sum = -(T)0; /* which changes no number, not even a zero */                                                    \
         for (int64_t i = 0; i < n; ++i)                                                                                  \
@@ -66,18 +66,19 @@ static inline int64_t dg_half(int64_t n, int width)
     }
 
 #define DG_DEFINE_COMPLEX_REST(suffix, C, T, real)                                                                       \
-    DG_INLINE C dg_rest_##suffix(dg_eight_##real r, const T *a, int64_t i, int64_t n)                                    \
+    DG_INLINE C dg_rest_##suffix(dg_eight_##real r, const T *a, int64_t i, int64_t n)                                       \
     {                                                                                                                    \
         for (; i + 8 <= n; i += 8)                                                                                       \
             dg_add_##real(&r, a + i);                                                                                    \
-        T re = DG_PAIR(real, 0, 2) + DG_PAIR(real, 4, 6), im = DG_PAIR(real, 1, 3) + DG_PAIR(real, 5, 7);                \
+        T re = DG_PAIR(dg_lane_##real, 0, 2) + DG_PAIR(dg_lane_##real, 4, 6);                                            \
+        T im = DG_PAIR(dg_lane_##real, 1, 3) + DG_PAIR(dg_lane_##real, 5, 7);                                            \
         for (; i < n; i += 2) {                                                                                          \
             re += a[i];                                                                                                  \
             im += a[i + 1];                                                                                              \
         }                                                                                                                \
         return __builtin_complex(re, im);                                                                                \
     }                                                                                                                    \
-    DG_INLINE C dg_few_##suffix(const T *a, int64_t n)                                                                   \
+    DG_INLINE C dg_few_##suffix(const T *a, int64_t n)                                                                      \
     {                                                                                                                    \
         T re = -(T)0, im = -(T)0;                                                                                        \
         for (int64_t i = 0; i < n; i += 2) {                                                                             \
