@@ -251,6 +251,10 @@ class Graph:
         meta = op.infer(tuple(a.meta for a in args), attrs)
         return self._add("call_function", op.name, op, args, attrs, meta)
 
+    def repeat(self, node: Node, meta: Meta, args: tuple[Node, ...]) -> Node:
+        """Append the op of a node, applied to operands that are like its own; `meta`: what is known of the value."""
+        return self._add("call_function", node.target.name, node.target, args, dict(node.attrs), meta)
+
     def output(
         self, nodes: Sequence[Node], into: Sequence[int | None] = (), n_checks: int = 0, scalars: Sequence[bool] = ()
     ) -> Node:

@@ -213,6 +213,10 @@ class Builder:
         """Note what a node gives: no gradient is taken through it."""
         self._known[node] = value
 
+    def is_told(self, node: Node) -> bool:
+        """Whether it was noted, or found, what a node gives."""
+        return node in self._known
+
     def bail_out_where(self, wrong: Node) -> None:
         """Have the program bail out, and the call runs eagerly, where any of these bools is true."""
         if self.check_op is not None:

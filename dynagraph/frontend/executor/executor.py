@@ -279,7 +279,7 @@ class Executor(CaptureState):
         self.main = self.running = self.builder = self.values = self.memories = None  # type: ignore[assignment]
         self.env.place = nowhere
         held: list[Any] = [self.wrapped, self.objects, self.by_identity, self.arrays, self.stored, self.effects, self.prologue]
-        for container in (*held, self.written, self.caches, self.handling):
+        for container in (*held, self.written, self.caches, self.handling, self.computed_before):
             container.clear()
 
     def count_step(self) -> None:

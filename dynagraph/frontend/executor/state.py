@@ -124,6 +124,7 @@ class CaptureState(GraphState):
         self.not_joined = ""  # why they are not
         self.preparations: list[Preparation] = []  # what was done to the caller's objects for the program's sake
         self.of_process = ""  # what the program depends on that each process has anew
+        self.computed_before: dict[Any, Any] = {}  # computations that can be made again of other operands (library/repeated.py)
         self.shown: set[int] = set()  # objects whose repr is under way
 
     @abstractmethod

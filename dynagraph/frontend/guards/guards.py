@@ -443,6 +443,10 @@ class GuardList:
         """Whether nothing is taken for granted."""
         return not self._rows and not self._last
 
+    @property
+    def count(self) -> int:
+        return len(self._rows)
+
     # -- asking for guards --------------------------------------------------------------------------------------------
     def require(self, guard: Guard) -> None:
         if guard.provides or not (isinstance(guard, SourceGuard) and guard.source.is_trusted):

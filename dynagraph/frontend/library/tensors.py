@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import types
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from dynagraph.frontend.executor.calls import UNKNOWN, call, follow, known_at_ca
 from dynagraph.frontend.executor.exceptions import Raised, refuse
 from dynagraph.frontend.executor.executor import Frame
 from dynagraph.frontend.executor.held_numbers import held_number
+from dynagraph.frontend.executor.numpy_source import is_own
 from dynagraph.frontend.executor.wrapping import load_global
 from dynagraph.frontend.guards.sources import Known, Trusted
 from dynagraph.frontend.kinds import array_writes
@@ -37,6 +39,7 @@ from dynagraph.frontend.kinds.slots import (
 from dynagraph.frontend.kinds.values import Array, Const, Dict, Function, Object, Sequence, Value
 from dynagraph.frontend.library import joined
 from dynagraph.frontend.library.registry import meaning, package
+from dynagraph.frontend.library.repeated import known_part, known_parts, repeated
 from dynagraph.ir.ops import memory_of, strided_of
 from dynagraph.ir.shapes import Shape
 
@@ -314,9 +317,15 @@ def _register() -> None:
             return follow(frame, own(frame, "apply_in_python"), [p, *given], attrs)
         holders = [o for o in given if is_tensor(frame, o)]
         arrays = [load_attribute(frame, o, "_array") if o in holders else o for o in given]
-        out = call(frame, frame.ex.wrap(primitive.forward, Trusted(primitive.forward, primitive.name)), arrays, attrs)
         several = primitive.outputs != 1
-        made_of = [made(frame, part) for part in (items_of(frame, out) if several else [out])]
+
+        def computed() -> list[Any]:
+            out = call(frame, frame.ex.wrap(primitive.forward, Trusted(primitive.forward, primitive.name)), arrays, attrs)
+            return items_of(frame, out) if several else [out]
+
+        known = known_parts(attrs) if is_written_here(primitive.forward) else None
+        about = None if known is None else (primitive, known)
+        made_of = [made(frame, part) for part in repeated(frame, about, [frame.ex.resolve(a) for a in arrays], computed)]
         result = Sequence(tuple, list(made_of)) if several else made_of[0]
         if mode_of(frame, "grad") and any(requires_grad(frame, o) for o in holders):
             outs = Sequence(tuple, [tensor.fields["_array"] for tensor in made_of])
@@ -443,6 +452,10 @@ def _register_nodes() -> None:
             return Object(terms.Unsaved, fields={"_shape": shape, "_dtype": dtype})
         if not (isinstance(entry, Sequence) and entry.kind is tuple):
             return None
+        array = saved_array(frame, entry)
+        return None if array is None else term_of(frame, array)
+
+    def saved_array(frame: Frame, entry: Sequence) -> Array | None:
         if len(entry.items) == 2:
             tensor, version = entry.items
             array, storage = (frame.ex.resolve(load_attribute(frame, tensor, name)) for name in ("_array", "_storage"))
@@ -451,7 +464,7 @@ def _register_nodes() -> None:
         if not isinstance(array, Array) or array.node.dtype.itemsize == 2:
             return None
         if is_none(storage) or truth(frame, binary(frame, "==", load_attribute(frame, storage, "version"), version)):
-            return term_of(frame, array)
+            return array
         return None
 
     def term_of(frame: Frame, array: Any) -> Value:
@@ -485,18 +498,46 @@ def _register_nodes() -> None:
         if not known or not all(p or (is_none(a) and primitive.outputs > 1) for a, p in zip(arrays, is_plain)):
             return in_python(frame, pull_in_python, node, grads)
 
-        def computed(function: Any) -> Value:
-            return call(frame, frame.ex.wrap(function, Trusted(function, primitive.name)), [node, g], {})
+        needed = [not is_none(frame.ex.resolve(edge)) for edge in edges.items]
 
-        by_output = [term_of(frame, array) if p else NONE for array, p in zip(arrays, is_plain)]
-        g = by_output[0] if primitive.outputs == 1 else Sequence(tuple, by_output)
-        pulled = None if primitive.vjps is not None else items_of(frame, computed(primitive.vjp))
-        found: list[Any] = [NONE] * len(edges.items)
-        for k, edge in enumerate(edges.items):
-            if not is_none(frame.ex.resolve(edge)):
-                term = frame.ex.resolve(computed(primitive.vjps[k]) if pulled is None else pulled[k])
-                found[k] = term if is_none(term) else fitted(frame, term, metas.items[k])
-        return Sequence(list, found)
+        def gradients() -> list[Any]:
+            def computed(function: Any) -> Value:
+                return call(frame, frame.ex.wrap(function, Trusted(function, primitive.name)), [node, g], {})
+
+            by_output = [term_of(frame, array) if p else NONE for array, p in zip(arrays, is_plain)]
+            g: Any = by_output[0] if primitive.outputs == 1 else Sequence(tuple, by_output)
+            pulled = None if primitive.vjps is not None else items_of(frame, computed(primitive.vjp))
+            found: list[Any] = [NONE] * len(needed)
+            for k, is_needed in enumerate(needed):
+                if is_needed:
+                    term = frame.ex.resolve(computed(primitive.vjps[k]) if pulled is None else pulled[k])
+                    found[k] = term if is_none(term) else fitted(frame, term, metas.items[k])
+            return found
+
+        about, saved = asked_of_node(frame, node, primitive)
+        return Sequence(list, repeated(frame, None if about is None else (about, tuple(needed)), [*arrays, *saved], gradients))
+
+    def asked_of_node(frame: Frame, node: Any, primitive: Any) -> tuple[Any, list[Any]]:
+        """What a gradient can ask a node for, as a key, and the arrays that it has saved; a key of None: that is not known."""
+        owner = frame.ex.resolve(node)
+        functions = (primitive.vjp,) if primitive.vjps is None else primitive.vjps
+        if owner.source is not None or not all(map(is_written_here, functions)):
+            return None, []
+        names = ("attrs", "metas", "output_metas", "saved", "saved_out")
+        *about, saved, results = (frame.ex.resolve(load_attribute(frame, node, name)) for name in names)
+        known = [known_part(each if isinstance(each, Dict) else Sequence(tuple, each.items)) for each in about]
+        of_results = {} if is_none(results) else results.items if isinstance(results, Dict) and results.source is None else None
+        if None in known or not isinstance(saved, Sequence) or of_results is None:
+            return None, []
+        entries = [(k, entry) for k, entry in enumerate(saved.items) if not is_none(entry)]
+        entries += [(~k, entry) for k, entry in of_results.items()]
+        arrays: list[Any] = []
+        for _, entry in entries:
+            array = saved_array(frame, entry) if isinstance(entry, Sequence) and entry.kind is tuple else None
+            if array is None:
+                return None, []
+            arrays.append(array)
+        return ("gradients", primitive, tuple(known), tuple(k for k, _ in entries)), arrays
 
     def fitted(frame: Frame, term: Any, meta: Any) -> Value:
         array, wanted = frame.ex.resolve(load_attribute(frame, term, "array")), items_of(frame, meta)
@@ -535,6 +576,11 @@ def _register_arithmetic() -> None:
 
     def is_plain_tensor(value: Any) -> bool:
         return isinstance(value, Object) and value.kind is tensors.Tensor
+
+
+def is_written_here(function: Any) -> bool:
+    """Whether it is a Python function of dynagraph.torch's, or of the op table's."""
+    return isinstance(function, types.FunctionType) and is_own(function.__globals__)
 
 
 def broadcast(left: Shape, right: Shape) -> bool:
