@@ -27,7 +27,7 @@ from tests.torch.distributed.record import RANKS, recorded
 @needs_mpi
 @pytest.mark.parametrize("ranks", RANKS)
 def test_collectives_give_what_was_recorded_of_gloo(ranks: int, tmp_path: Path) -> None:
-    assert not differences(cases_of("own", ranks, tmp_path), recorded(ranks))
+    assert not differences(cases_of("mpi", ranks, tmp_path), recorded(ranks))
 
 
 @needs_mpi
