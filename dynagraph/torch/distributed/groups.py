@@ -49,7 +49,7 @@ class BackendConfig:
                 if not known:
                     raise AssertionError(f"Unknown backend type {name}")
                 raise RuntimeError(
-                    f"there is no backend {name!s} here: 'gloo' and 'mpi' are for CPUs (and for GPUs by way of the host), 'nccl' is "
+                    f"there is no backend {name!s} here: 'gloo' and 'mpi' are for CPUs (and GPUs by way of the host), 'nccl' is "
                     "NCCL (GPUs)"
                 )
             for served in (device,) if colon else _SERVED[name]:

@@ -95,30 +95,33 @@ class Send(Handle):
 class Task(Handle):
     """A collective: `steps` gives what is to be waited for, one after the other."""
 
-    __slots__ = ("key", "mesh", "ranks", "steps")
+    __slots__ = ("awaited", "key", "mesh", "ranks", "steps")
 
     def __init__(self, mesh: Mesh, steps: Iterator[Handle], ranks: Sequence[int], key: Key):
         super().__init__()
         self.mesh, self.steps, self.ranks, self.key = mesh, steps, ranks, key
+        self.awaited: Handle | None = None
 
     def resume(self) -> None:
         if self.done:
             return
         try:
-            for handle in self.steps:
-                if not handle.done:
-                    handle.task = self
+            while True:
+                if self.awaited is not None and self.awaited.error is not None:
+                    self.end(self.awaited.error)
                     return
-                if handle.error is not None:
-                    self.end(handle.error)
+                self.awaited = next(self.steps, None)
+                if self.awaited is None:
+                    break
+                if not self.awaited.done:
+                    self.awaited.task = self
                     return
         except Exception as error:  # of arithmetic: whoever waits raises it
             self.end(error)
         except BaseException:
             self.end(DistNetworkError(_INTERRUPTED))
             raise
-        else:
-            self.end()
+        self.end()
 
     def end(self, error: Exception | None = None) -> None:
         self.mesh.tasks.discard(self)

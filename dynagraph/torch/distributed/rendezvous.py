@@ -88,8 +88,8 @@ def joined(method: str | None, store: Store | None, rank: int, size: int, timeou
     prefix = f"world{next(_worlds)}"
     until = time.monotonic() + timeout.total_seconds()
     while True:
-        base = store_of(method, rank, size, timeout) if store is None else store
         try:
+            base = store_of(method or "env://", rank, size, timeout) if store is None else store
             mesh = _connected(PrefixStore(prefix, base), _own_address(base), rank, size, until)
         except DistNetworkError:
             # the store was that of a world before this one, whose process has ended it: the next one comes

@@ -293,9 +293,9 @@ class SocketEngine(Engine):
         yield from [self._send(k, key, 0, _bytes(rows[k])) for k in range(self.size) if k != self.rank]
 
     def all_to_all(self, source: Any, source_counts: Sequence[int], target: Any, target_counts: Sequence[int]) -> Running:
-        return self._start(self._exchanged, *(
-            np.split(array.reshape(-1), np.cumsum(counts)[:-1]) for array, counts in ((source, source_counts), (target, target_counts))
-        ))  # fmt: skip
+        outward = np.split(source.reshape(-1), np.cumsum(source_counts)[:-1])
+        inward = np.split(target.reshape(-1), np.cumsum(target_counts)[:-1])
+        return self._start(self._exchanged, outward, inward)
 
     def _exchanged(self, key: Key, outward: list[Any], inward: list[Any]) -> Iterator[Handle]:
         inward[self.rank][...] = outward[self.rank]

@@ -33,8 +33,10 @@ def engine_of_all(
         size = number_in_environment("WORLD_SIZE") if size < 0 else size
         rank = number_in_environment("RANK") if rank < 0 else rank
         method = method or "env://"
-    if store is not None and (size < 1 or rank < 0):
-        raise AssertionError("world_size must be positive if using store" if size < 1 else "rank must be non-negative if using store")
+    if store is not None:
+        for name, given, least, what in (("world_size", size, 1, "positive"), ("rank", rank, 0, "non-negative")):
+            if given < least:
+                raise AssertionError(f"{name} must be {what} if using store")
     of_mpi = _of_mpi()
     if of_mpi is not None and (of_mpi.size > 1 or needs_mpi or size < 2):
         _check_place(of_mpi, size, rank)
