@@ -1,6 +1,7 @@
-"""``torch.distributed``: programs of several processes, which exchange tensors by MPI on CPUs and by NCCL on GPUs.
+"""``torch.distributed``: programs of several processes, which exchange tensors by MPI or over sockets on CPUs and by NCCL on GPUs.
 
-``mpiexec -n 4 python train.py`` starts the processes.  [docs/distributed.md](../../../docs/distributed.md) says how to use it.
+``mpiexec -n 4 python train.py`` starts the processes, or `torch.multiprocessing.spawn`.
+[docs/distributed.md](../../../docs/distributed.md) says how to use it.
 """
 
 from dynagraph.torch.distributed.collectives import _all_gather_base as _all_gather_base

@@ -7,11 +7,15 @@ request; none waits.  What tensors, lists of tensors, other dtypes and gaps in m
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
+
+_YIELDS = 2000  # tests that give the processor to other processes in between; then the process sleeps
+_NAP = 5e-5
 
 
 class DistError(RuntimeError):
@@ -101,6 +105,10 @@ class Engine(ABC):
     @abstractmethod
     def barrier(self) -> Request:
         """It ends when all processes have called it."""
+
+    def rest(self, request: Any, turns: int) -> None:
+        """Wait a moment for a request that has been tested so often.  Engines that learn of its end wait for that."""
+        time.sleep(0 if turns < _YIELDS else _NAP)
 
     @abstractmethod
     def part(self, ranks: Sequence[int]) -> Engine:

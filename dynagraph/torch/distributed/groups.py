@@ -12,14 +12,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from dynagraph.torch.core import devices
-from dynagraph.torch.distributed.engines import Alone, DistBackendError, Engine
+from dynagraph.torch.distributed import worlds
+from dynagraph.torch.distributed.engines import DistBackendError, Engine
 from dynagraph.torch.distributed.work import wait_for_all
 
 default_pg_timeout = datetime.timedelta(minutes=30)
 _NOT_INITIALIZED = "Default process group has not been initialized, please make sure to call init_process_group."
-# what MPI's launchers tell the processes that they start: MPICH and Intel MPI (hydra), Open MPI, PMIx
-_STARTED_BY_MPI = ("PMI_RANK", "PMI_SIZE", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE")
-_CURE = "start the processes by `mpiexec -n {n} python train.py` (mpiexec comes with pip install 'dynagraph[mpi]')"
 
 
 class Backend(str):
@@ -51,7 +49,7 @@ class BackendConfig:
                 if not known:
                     raise AssertionError(f"Unknown backend type {name}")
                 raise RuntimeError(
-                    f"there is no backend {name!s} here: 'gloo' and 'mpi' are MPI (CPUs, and GPUs by way of the host), 'nccl' is "
+                    f"there is no backend {name!s} here: 'gloo' and 'mpi' are for CPUs (and GPUs by way of the host), 'nccl' is "
                     "NCCL (GPUs)"
                 )
             for served in (device,) if colon else _SERVED[name]:
@@ -157,7 +155,7 @@ class GroupMember(metaclass=_WorldMeta):
 
 
 def is_available() -> bool:
-    """True: one process needs nothing; more of them need mpi4py."""
+    """True."""
     return True
 
 
@@ -166,7 +164,9 @@ def is_mpi_available() -> bool:
     return importlib.util.find_spec("mpi4py") is not None
 
 
-is_gloo_available = is_mpi_available  # "gloo" is served by MPI
+def is_gloo_available() -> bool:
+    """True: it is MPI where mpiexec has started the processes, and sockets otherwise."""
+    return True
 
 
 def is_nccl_available() -> bool:
@@ -205,45 +205,19 @@ def _nccl() -> Any:
 # -- the world --------------------------------------------------------------------------------------------------------
 
 
-def _is_started_by_mpi() -> bool:
-    return any(name in os.environ for name in _STARTED_BY_MPI) or "mpi4py.MPI" in sys.modules
-
-
-def _world_engine(backend: Backend) -> Engine:
-    """That of MPI's processes; of this one alone where no launcher of MPI's has started it."""
-    if not _is_started_by_mpi():
-        return Alone()
-    try:
-        module = importlib.import_module("dynagraph.torch.distributed.mpi")
-    except ImportError as error:
-        if error.name != "mpi4py":
-            raise
-        raise RuntimeError(
-            "torch.distributed exchanges tensors by MPI, and this process was started by mpiexec, but mpi4py is not installed: "
-            "pip install 'dynagraph[mpi]'"
-        ) from None
-    return module.world()  # type: ignore[no-any-return]
-
-
-def _number(name: str) -> int:
-    text = os.environ.get(name, "-1")
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"the environment variable {name} is {text!r}, and should be a number") from None
-
-
 def init_process_group(
     backend: str | None = None, init_method: str | None = None, timeout: datetime.timedelta | None = None, world_size: int = -1,
     rank: int = -1, store: Any = None, group_name: str = "", pg_options: Any = None, device_id: Any = None,
     _ranks: list[int] | None = None,
 ) -> None:  # fmt: skip
-    """Make the group of all processes that mpiexec has started: `group.WORLD`.
+    """Make the group of all processes: `group.WORLD`.
 
-    `backend`: "mpi" and "gloo" are MPI, "nccl" is NCCL for tensors on GPUs; None is both.  Processes find each other by MPI, so
-    `init_method` and `store` are not needed; `world_size` and `rank`, where they or the environment variables WORLD_SIZE and RANK
-    are given, must be MPI's.  Without mpiexec, the world is this process.  `timeout`: how long operations wait for other
-    processes, 30 minutes by default.
+    `backend`: "gloo" is MPI between processes that mpiexec has started, and sockets between others; "mpi" is MPI, "nccl" is NCCL
+    for tensors on GPUs; None is "gloo" and "nccl".  Processes of MPI know each other: `world_size` and `rank`, where they or the
+    environment variables WORLD_SIZE and RANK are given, must be MPI's.  Others find each other by a `store` that they have in
+    common, or by `init_method`: ``tcp://host:port`` (of rank 0), ``file:///path``, or ``env://``, the default, which reads the
+    environment variables MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE.  Without any of these the world is this process.
+    `timeout`: how long operations wait for other processes, 30 minutes by default.
     """
     if _state.default is not None:
         raise ValueError("trying to initialize the default process group twice!")
@@ -255,31 +229,14 @@ def init_process_group(
     BackendConfig(name)
     if name == Backend.NCCL and not is_nccl_available():
         raise RuntimeError("the backend 'nccl' needs a GPU, and CuPy with NCCL; on CPUs the backend is 'gloo' or 'mpi'")
-    engine = _world_engine(name)
-    if store is None and (init_method is None or init_method.startswith("env://")):
-        world_size = _number("WORLD_SIZE") if world_size < 0 else world_size
-        rank = _number("RANK") if rank < 0 else rank
-    _check_place(engine, world_size, rank)
+    engine = worlds.engine_of_all(
+        name == Backend.MPI, init_method, store, rank, world_size, default_pg_timeout if timeout is None else timeout
+    )
     _state.made = 0
     _state.default = _registered(engine, range(engine.size), name, timeout, "default_pg")
     _state.default.bound_device_id = device_id
     if engine.size > 1 and _state.excepthook is None:
         _state.excepthook, sys.excepthook = sys.excepthook, _abort
-
-
-def _check_place(engine: Engine, world_size: int, rank: int) -> None:
-    if world_size not in (-1, engine.size):
-        alone = type(engine) is Alone
-        raise ValueError(
-            f"world_size is {world_size}, but "
-            + ("this process was not started by mpiexec, so it is alone: " if alone else f"mpiexec has started {engine.size}: ")
-            + _CURE.format(n=world_size)
-            + ("" if alone else ", or leave world_size (and WORLD_SIZE) out")
-        )
-    if rank not in (-1, engine.rank):
-        raise ValueError(
-            f"rank is {rank}, but MPI has given this process rank {engine.rank}: leave rank (and RANK in the environment) out"
-        )
 
 
 def _registered(
@@ -437,7 +394,7 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
     """This process's rank among those of its machine, out of the environment variable LOCAL_RANK or MPI's."""
     for name in ("LOCAL_RANK", "MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK"):
         if name in os.environ:
-            return _number(name)
+            return worlds.number_in_environment(name)
     if fallback_rank is not None:
         return int(fallback_rank)
     raise RuntimeError("LOCAL_RANK is not in the environment: pass fallback_rank to allow `get_node_local_rank` to work")

@@ -253,11 +253,12 @@ class _Server:
 
     def __init__(self, host: str, port: int, listening: int | None):
         self.table = _Served()
-        if listening is None:
-            self.socket = socket.create_server((host, port))
-        else:
-            self.socket = socket.socket(fileno=listening)
+        try:
+            self.socket = socket.create_server((host, port)) if listening is None else socket.socket(fileno=listening)
+        except OSError as error:
+            raise DistNetworkError(f"The server socket has failed to listen on {host}:{port}: {error}") from error
         self.port = self.socket.getsockname()[1]
+        self.connections: set[socket.socket] = set()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
@@ -266,6 +267,7 @@ class _Server:
                 connection, _ = self.socket.accept()
             except OSError:  # closed
                 return
+            self.connections.add(connection)
             threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
 
     def _answer(self, connection: socket.socket) -> None:
@@ -274,15 +276,21 @@ class _Server:
                 try:
                     method, *arguments = _receive(connection)
                 except (ConnectionError, OSError, ValueError):  # the client has gone, or is none
-                    return
+                    break
                 if method not in _METHODS:
-                    return
+                    break
                 decoded = [a.encode("latin-1") if k and isinstance(a, str) else a for k, a in enumerate(arguments)]
                 if method == "multi_set":
                     decoded[1] = [v.encode("latin-1") for v in arguments[1]]
-                _send(connection, _encoded(getattr(self.table, method)(*decoded)))
+                with contextlib.suppress(OSError):  # the next turn finds out that the client has gone
+                    _send(connection, _encoded(getattr(self.table, method)(*decoded)))
+        self.connections.discard(connection)
 
     def close(self) -> None:
+        """End it, also for the clients that there are; `shutdown` wakes the threads that wait."""
+        for each in (self.socket, *tuple(self.connections)):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
         self.socket.close()
 
 

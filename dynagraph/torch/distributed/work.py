@@ -7,19 +7,18 @@ the Work.  `advance` has engines get on with all of it.
 from __future__ import annotations
 
 import datetime
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dynagraph.torch.distributed.engines import DistBackendError, Engine, Request
+from dynagraph.torch.distributed.engines import DistBackendError, DistNetworkError, Engine, Request
 from dynagraph.torch.futures import Future
 
 if TYPE_CHECKING:
     from dynagraph.torch.core.tensor import Tensor
 
 _SPINS = 50  # tests in a row, which is a few microseconds
-_YIELDS = 2000  # tests that give the processor to other processes in between; then the process sleeps
-_NAP = 5e-5
 
 _under_way: list[Work] = []
 
@@ -91,11 +90,11 @@ class Work:
             if self._test():
                 return
         end = time.monotonic() + seconds
-        turns = 0
-        while not self._test():
-            turns += 1
-            time.sleep(0 if turns < _YIELDS else _NAP)
-            if turns % 64 == 0 and time.monotonic() > end:
+        for turns in itertools.count():
+            if self._test():
+                return
+            self._engine.rest(self._request, turns)
+            if time.monotonic() > end:
                 self._given_up = True
                 raise DistBackendError(
                     f"[Rank {self._engine.rank}] {self._what} did not end within {seconds:g} s: another rank did not call it, or "
@@ -187,10 +186,10 @@ class Several(Work):
 
 def failure(what: str, engine: Engine, error: Exception) -> DistBackendError:
     """The error of an engine's error."""
-    return DistBackendError(
-        f"[Rank {engine.rank}] {what} failed: {error}.  Where ranks give tensors of other shapes or dtypes, "
-        "TORCH_DISTRIBUTED_DEBUG=DETAIL in the environment finds it"
-    )
+    text = f"[Rank {engine.rank}] {what} failed: {error}"
+    if not isinstance(error, DistNetworkError):
+        text += ".  Where ranks give tensors of other shapes or dtypes, TORCH_DISTRIBUTED_DEBUG=DETAIL in the environment finds it"
+    return DistBackendError(text)
 
 
 def wait_for_all() -> None:

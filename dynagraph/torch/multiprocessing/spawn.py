@@ -15,6 +15,7 @@ from typing import Any
 
 from dynagraph.torch.multiprocessing.messages import Connection, Pipe
 
+_SETTLE = 0.1  # seconds in which others fail for the same reason
 GRACE = 30.0  # seconds that processes have to end after a signal
 _PR_SET_PDEATHSIG = 1
 
@@ -67,7 +68,7 @@ def _run(function: Callable[..., Any], index: int, args: Sequence[Any], errors: 
     except KeyboardInterrupt:
         pass  # the process that waits ended it
     except Exception:
-        errors.send(traceback.format_exc())
+        errors.send((time.monotonic(), traceback.format_exc()))
         sys.exit(1)
 
 
@@ -85,22 +86,30 @@ class ProcessContext:
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
         """Wait until one ends, or `timeout` seconds: whether all have ended well.
 
+        Of several that fail it is the first: the others often do because of it.
+
         If one failed, the others end: by themselves within `grace_period` seconds, else by SIGTERM, at last by SIGKILL.
         ProcessRaisedException or ProcessExitedException says how it failed.
         """
         if not self.sentinels:
             return True
-        failed = None
+        failed = self._ended(timeout)
+        if not failed:
+            return not self.sentinels
+        failed += self._ended(_SETTLE)
+        raised = {index: found for index in range(len(self.processes)) if (found := self._raised(index)) is not None}
+        self._end(grace_period)
+        raise self._error_of(min({*failed, *raised}, key=lambda index: raised.get(index, (0.0, ""))[0]), raised)
+
+    def _ended(self, timeout: float | None) -> list[int]:
+        """Which processes have ended by now, or are the first to, and failed."""
+        found = []
         for sentinel in connection.wait(list(self.sentinels), timeout):
             index = self.sentinels.pop(sentinel)  # type: ignore[arg-type]
             self.processes[index].join()
             if self.processes[index].exitcode != 0:
-                failed = index
-                break
-        if failed is None:
-            return not self.sentinels
-        self._end(grace_period)
-        raise self._error_of(failed)
+                found.append(index)
+        return found
 
     def _end(self, grace_period: float | None) -> None:
         if grace_period is not None:
@@ -119,15 +128,20 @@ class ProcessContext:
         for process in self.processes:
             process.join(max(0.0, until - time.monotonic()))
 
-    def _error_of(self, index: int) -> ProcessException:
-        process, errors = self.processes[index], self.error_files[index]
+    def _raised(self, index: int) -> tuple[float, str] | None:
+        """When a process has raised an exception, and its traceback."""
+        errors = self.error_files[index]
         try:
-            text = errors.recv() if errors.poll() else None
+            return errors.recv() if errors.poll() else None
         except (EOFError, OSError):
-            text = None
+            return None
+
+    def _error_of(self, index: int, raised: dict[int, tuple[float, str]]) -> ProcessException:
+        process = self.processes[index]
         code, pid = process.exitcode, process.pid
-        if text is not None:
-            return ProcessRaisedException(f"\n\n-- Process {index:d} terminated with the following error:\n{text}", index, pid)
+        if index in raised:
+            text = f"\n\n-- Process {index:d} terminated with the following error:\n{raised[index][1]}"
+            return ProcessRaisedException(text, index, pid)
         if code < 0:
             name = signal_name(code)
             return ProcessExitedException(f"process {index:d} terminated with signal {name}", index, pid, code, name)

@@ -1,7 +1,7 @@
 """Collectives that run on PyTorch (gloo) and on dynagraph.torch alike: each case gives tensors, which must be the same.
 
-``python -m tests.torch.distributed.cases own|torch FOLDER`` is one rank: it writes what its cases gave to FOLDER.  PyTorch's ranks
-are told by the environment who they are; those of dynagraph.torch are started by mpiexec.
+``python -m tests.torch.distributed.cases mpi|sockets|torch FOLDER`` is one rank: it writes what its cases gave to FOLDER.  Ranks of
+MPI are started by mpiexec; PyTorch's, and those of dynagraph.torch over sockets, are told by the environment who they are.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def results(t: Any, d: Any) -> dict[str, np.ndarray]:
 def main(which: str, folder: str) -> None:
     t = importlib.import_module("torch" if which == "torch" else "dynagraph.torch")
     d = importlib.import_module(f"{t.__name__}.distributed")
-    if which == "torch":
+    if which != "mpi":
         rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         d.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=ranks)
     else:

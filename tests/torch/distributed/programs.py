@@ -1,4 +1,7 @@
-"""Checks that several ranks make together: ``mpiexec -n 2 python -m tests.torch.distributed.programs``."""
+"""Checks that several ranks make together: ``mpiexec -n 2 python -m tests.torch.distributed.programs``.
+
+Without mpiexec they are connected by sockets: MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE in the environment say how.
+"""
 
 from __future__ import annotations
 

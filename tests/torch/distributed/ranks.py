@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -37,19 +38,40 @@ def by_mpiexec(ranks: int, arguments: Sequence[str], **more: str) -> subprocess.
     )  # fmt: skip
 
 
+def by_hand(ranks: int, arguments: Sequence[str], **more: str) -> list[subprocess.Popen[str]]:
+    """Python with these arguments, as so many ranks that the environment tells who they are, and where they meet."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(server.getsockname()[1]), "WORLD_SIZE": str(ranks)}
+    return [
+        subprocess.Popen(
+            [sys.executable, *arguments], env={**environment(), **meeting, "RANK": str(rank), **more}, cwd=ROOT,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for rank in range(ranks)
+    ]  # fmt: skip
+
+
+def outputs(processes: Sequence[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
+    """Of each process its status, and what it has written to stdout and stderr."""
+    found = []
+    try:
+        for process in processes:
+            found.append((*process.communicate(timeout=SECONDS), process.returncode))
+    finally:
+        for process in processes:
+            process.kill()
+    return [(code, out, errors) for out, errors, code in found]
+
+
 def cases_of(which: str, ranks: int, folder: Path) -> list[dict[str, np.ndarray]]:
     """What the cases gave, of each rank."""
-    arguments = ["-m", "tests.torch.distributed.cases", which, str(folder)]
-    if which == "own":
+    arguments = [*(("-W", "ignore") if which == "torch" else ()), "-m", "tests.torch.distributed.cases", which, str(folder)]
+    if which == "mpi":
         ended = by_mpiexec(ranks, arguments)
         assert ended.returncode == 0, ended.stdout + ended.stderr
     else:
-        started = []
-        for rank in range(ranks):
-            about = {**environment(), "RANK": str(rank), "WORLD_SIZE": str(ranks)}
-            command = [sys.executable, "-W", "ignore", *arguments]
-            started.append(subprocess.Popen(command, env=about, cwd=ROOT, stdin=subprocess.DEVNULL))
-        assert [process.wait(SECONDS) for process in started] == [0] * ranks
+        found = outputs(by_hand(ranks, arguments))
+        assert [code for code, _, _ in found] == [0] * ranks, found
     return [dict(np.load(folder / f"{rank}.npz")) for rank in range(ranks)]
 
 

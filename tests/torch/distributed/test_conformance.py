@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 @needs_mpi
 @pytest.mark.parametrize("ranks", (2, 3))
 def test_collectives_give_what_gloo_gives(ranks: int, tmp_path: Path) -> None:
-    folders = [tmp_path / which for which in ("own", "torch")]
+    folders = [tmp_path / which for which in ("mpi", "torch")]
     for folder in folders:
         folder.mkdir()
     assert not differences(*(cases_of(folder.name, ranks, folder) for folder in folders))

@@ -1,4 +1,4 @@
-"""torch.distributed on MPI: PyTorch's gloo, as recorded; what several ranks check together; one process; ranks that fail."""
+"""torch.distributed on MPI and over sockets: gloo, as recorded; what several ranks check together; one process; ranks that fail."""
 
 from __future__ import annotations
 
@@ -20,22 +20,29 @@ from dynagraph.torch import distributed as dist
 from dynagraph.torch import futures
 from dynagraph.torch.distributed import effects
 from dynagraph.torch.utils.data import DistributedSampler
-from tests.torch.distributed.ranks import by_mpiexec, cases_of, differences, environment, needs_mpi
+from tests.torch.distributed.ranks import by_hand, by_mpiexec, cases_of, differences, environment, needs_mpi, outputs
 from tests.torch.distributed.record import RANKS, recorded
 
+ENGINES = [pytest.param("mpi", marks=needs_mpi), "sockets"]
 
-@needs_mpi
+
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("ranks", RANKS)
-def test_collectives_give_what_was_recorded_of_gloo(ranks: int, tmp_path: Path) -> None:
-    assert not differences(cases_of("own", ranks, tmp_path), recorded(ranks))
+def test_collectives_give_what_was_recorded_of_gloo(ranks: int, engine: str, tmp_path: Path) -> None:
+    assert not differences(cases_of(engine, ranks, tmp_path), recorded(ranks))
 
 
-@needs_mpi
 @pytest.mark.sampled(2)
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("ranks", RANKS)
-def test_programs_of_several_ranks(ranks: int) -> None:
-    ended = by_mpiexec(ranks, ["-m", "tests.torch.distributed.programs"])
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+def test_programs_of_several_ranks(ranks: int, engine: str) -> None:
+    arguments = ["-m", "tests.torch.distributed.programs"]
+    if engine == "mpi":
+        ended = by_mpiexec(ranks, arguments)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+    else:
+        found = outputs(by_hand(ranks, arguments))
+        assert [code for code, _, _ in found] == [0] * ranks, found
 
 
 FAILING = """
@@ -69,13 +76,13 @@ def test_processes_that_mpiexec_has_not_started() -> None:
         "import torch.distributed as d\n"
         "for about in ({}, {'rank': 0, 'world_size': 1}):\n"
         "    d.init_process_group('gloo', **about); assert d.get_world_size() == 1; d.destroy_process_group()\n"
-        "d.init_process_group('gloo', rank=1, world_size=4)\n"
+        "d.init_process_group('mpi', rank=1, world_size=4)\n"
     )
     ended = subprocess.run(
         [sys.executable, "-m", "dynagraph.torch", "-c", program], env=environment(), capture_output=True, text=True, check=False
     )
     assert ended.returncode == 1
-    assert "ValueError: world_size is 4, but this process was not started by mpiexec, so it is alone: start the" in ended.stderr
+    assert "ValueError: world_size is 4, but this process was not started by mpiexec: start the" in ended.stderr
     assert "`mpiexec -n 4 python train.py`" in ended.stderr
 
 

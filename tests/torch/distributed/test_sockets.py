@@ -1,0 +1,179 @@
+"""The engine over sockets: its rings and trees with several ranks in one process; worlds of spawned processes; ranks that end."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dynagraph import torch
+from dynagraph.torch import distributed as dist
+from dynagraph.torch import multiprocessing as mp
+from dynagraph.torch.distributed import rendezvous
+from dynagraph.torch.distributed.engines import DistNetworkError
+from dynagraph.torch.distributed.mesh import Mesh, MisfitError
+from dynagraph.torch.distributed.sockets import SocketEngine
+
+SIZES = (0, 1, 7, 5000, 700_001)  # of float32: in messages from each to each, along trees, around rings of several blocks
+
+
+def engines_of(count: int) -> list[SocketEngine]:
+    connections: list[dict[int, socket.socket]] = [{} for _ in range(count)]
+    for a, b in itertools.combinations(range(count), 2):
+        connections[a][b], connections[b][a] = socket.socketpair()
+    return [SocketEngine(Mesh(rank, mine), range(count)) for rank, mine in enumerate(connections)]
+
+
+def end(requests: Sequence[Any]) -> None:
+    until = time.monotonic() + 60
+    while [request for request in requests if not request.Test()]:  # all of them are tested
+        assert time.monotonic() < until
+
+
+@pytest.fixture(params=[2, 3, 9])
+def engines(request: pytest.FixtureRequest) -> Iterator[list[SocketEngine]]:
+    made = engines_of(request.param)
+    yield made
+    for engine in made:
+        engine.close()
+
+
+def given(count: int, size: int) -> list[np.ndarray]:
+    return [(np.arange(size) % 11 + rank).astype(np.float32) for rank in range(count)]
+
+
+def test_sums(engines: list[SocketEngine]) -> None:
+    count = len(engines)
+    for size in SIZES:
+        total = sum(given(count, size))
+        arrays = given(count, size)
+        end([e.all_reduce(x, "SUM") for e, x in zip(engines, arrays)])
+        assert all(np.array_equal(x, total) for x in arrays)
+        arrays = given(count, size)
+        end([e.reduce(x, "SUM", 1) for e, x in zip(engines, arrays)])
+        assert np.array_equal(arrays[1], total) and np.array_equal(arrays[0], given(count, size)[0])
+        wide, parts = given(count, size * count), np.empty((count, size), np.float32)
+        end([e.reduce_scatter(x, part, "MAX") for e, x, part in zip(engines, wide, parts)])
+        assert np.array_equal(parts.reshape(-1), wide[-1])
+
+
+def test_movements(engines: list[SocketEngine]) -> None:
+    count = len(engines)
+    for size in SIZES:
+        arrays = given(count, size)
+        whole = np.concatenate(arrays)
+        each = [np.empty(size * count, np.float32) for _ in engines]
+        end([e.all_gather(x, target) for e, x, target in zip(engines, arrays, each)])
+        assert all(np.array_equal(x, whole) for x in each)
+        root = np.empty_like(whole)
+        end([e.gather(x, root if e.rank == 1 else None, 1) for e, x in zip(engines, arrays)])
+        parts = [np.empty(size, np.float32) for _ in engines]
+        end([e.scatter(root if e.rank == 1 else None, part, 1) for e, part in zip(engines, parts)])
+        assert np.array_equal(root, whole) and all(map(np.array_equal, parts, arrays))
+        end([e.broadcast(x, 1) for e, x in zip(engines, parts)])
+        assert all(np.array_equal(x, arrays[1]) for x in parts)
+    end([e.barrier() for e in engines])
+
+
+def test_arrays_that_do_not_fit(engines: list[SocketEngine]) -> None:
+    with pytest.raises(MisfitError, match=r"rank \d has sent \d+ bytes where \d+ are expected"):
+        end([e.all_reduce(np.ones(e.rank + 1), "SUM") for e in engines])
+
+
+def test_ranks_that_leave_or_are_lost() -> None:
+    """Operations that a rank has called before it left can end; others fail, and name it."""
+    engines = engines_of(3)
+    arrays = [np.ones(3) for _ in engines]
+    requests = [e.all_reduce(x, "SUM") for e, x in zip(engines, arrays)]
+    end([requests[2]])
+    engines[2].close()
+    end(requests)
+    late = engines[0].all_reduce(np.ones(3), "SUM")
+    with pytest.raises(DistNetworkError, match="rank 2 has left: its process has ended, or has called destroy_process_group"):
+        end([late])
+    pair = [e.part([0, 1]) for e in engines[:2]]
+    end([e.barrier() for e in pair])
+    waiting = [pair[0].all_reduce(np.ones(10**6), "SUM"), engines[0].receive(np.ones(3), 1, 0)]
+    for peer in engines[1].mesh.peers.values():
+        peer.socket.close()  # as the system does for a process that is killed
+    for request in waiting:
+        with pytest.raises(DistNetworkError, match="rank 1 was killed, or its connection is broken"):
+            end([request])
+    with pytest.raises(DistNetworkError, match="rank 1 was killed"):
+        end([engines[0].send(np.ones(3), 1, 0)])
+    engines[0].close()
+
+
+def test_what_is_under_way_goes_on_by_itself() -> None:
+    engines = engines_of(2)
+    arrays = [np.ones(10**6) for _ in engines]
+    requests = [e.all_reduce(x, "SUM") for e, x in zip(engines, arrays)]
+    until = time.monotonic() + 60
+    while not all(request.handle.done for request in requests):  # nobody tests
+        time.sleep(0.001)
+        assert time.monotonic() < until
+    assert all((x == 2).all() for x in arrays)
+    for engine in engines:
+        engine.close()
+
+
+def free_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return str(server.getsockname()[1])
+
+
+def rank_of_two(rank: int, method: str, how: str) -> None:
+    for _ in range(2):  # the second world meets where the first did
+        dist.init_process_group("gloo", method, rank=rank, world_size=2)
+        x = torch.full((3,), rank + 1.0)
+        dist.all_reduce(x)
+        assert x.tolist() == [3, 3, 3]
+        if not _:
+            dist.destroy_process_group()
+    if rank and how == "raises":
+        raise KeyError("lost")
+    if rank:
+        os.kill(os.getpid(), signal.SIGKILL)
+    dist.all_reduce(x)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(("how", "error", "text"), [
+    ("raises", mp.ProcessRaisedException, "KeyError: 'lost'"),  # and not what rank 0 says of it
+    ("is killed", mp.ProcessExitedException, "process 1 terminated with signal SIGKILL"),
+])  # fmt: skip
+def test_processes_that_were_spawned(how: str, error: type[Exception], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", free_port())
+    method = "env://" if how == "raises" else f"tcp://127.0.0.1:{free_port()}"
+    with pytest.raises(error, match=text):
+        mp.spawn(rank_of_two, (method, how), 2)
+
+
+def test_ways_to_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    assert rendezvous.place("tcp://localhost:1?rank=1&world_size=3", -1, -1) == (1, 3)
+    for method, about, error, text in (
+        (None, {"world_size": 2}, ValueError, "env:// rendezvous: environment variable RANK expected, but not set"),
+        (None, {"world_size": 2, "rank": 0}, ValueError, "environment variable MASTER_ADDR expected, but not set"),
+        ("tcp://localhost:1", {"world_size": 2}, ValueError, "tcp:// rendezvous: rank parameter missing"),
+        ("tcp://localhost", {"world_size": 2, "rank": 0}, ValueError, "no host and port in"),
+        ("smoke://hill", {"world_size": 2, "rank": 0}, RuntimeError, "No rendezvous handler for smoke://"),
+        ("tcp://localhost:1", {"world_size": 2, "rank": 2}, ValueError, "rank is 2, and should be from 0 to 1"),
+    ):
+        with pytest.raises(error, match=text):
+            dist.init_process_group("gloo", method, **about)  # type: ignore[arg-type]
+    with pytest.raises(AssertionError, match="world_size must be positive if using store"):
+        dist.init_process_group("gloo", store=dist.HashStore())
+    with pytest.raises(dist.DistStoreError, match="ranks \\[1\\] did not come to init_process_group within its timeout"):
+        dist.init_process_group(store=dist.HashStore(), rank=0, world_size=2, timeout=datetime.timedelta(seconds=0.1))
+    assert not dist.is_initialized()
