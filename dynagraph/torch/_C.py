@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
+from dynagraph.torch.core.batching import running
 from dynagraph.torch.core.devices import device as device
 from dynagraph.torch.core.dtypes import Size as Size
 from dynagraph.torch.core.dtypes import dtype as dtype
@@ -65,6 +66,11 @@ class DisableTorchFunctionSubclass:
 
 
 DisableTorchFunction = DisableTorchFunctionSubclass
+
+
+def _are_functorch_transforms_active() -> bool:
+    """Whether `vmap` runs in this thread: the other transforms run functions on tensors as they are."""
+    return bool(running.levels)
 
 
 class DispatchKey(enum.Enum):

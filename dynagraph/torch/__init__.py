@@ -195,7 +195,7 @@ dtype = _dtypes.dtype
 __getattr__ = _getattr_of(
     __name__,
     {
-        "install": "dynagraph.torch.import_hook", "OutOfMemoryError": "dynagraph.torch.cuda",
+        "Future": "dynagraph.torch.futures", "install": "dynagraph.torch.import_hook", "OutOfMemoryError": "dynagraph.torch.cuda",
         "load": "dynagraph.torch.serialization", "save": "dynagraph.torch.serialization",
     },
 )  # fmt: skip

@@ -72,6 +72,12 @@ This is refused where PyTorch is imported already. A name that is missing is one
 
 `torch.compile` is `dg.compile`: `mode="max-autotune"` lets compiling take any time, `backend="eager"` gives the function itself.
 
+Of what others have written, these have given PyTorch's numbers in small programs, without `torch.compile`: einops, torchdiffeq,
+torchsde, x-transformers, vector-quantize-pytorch, lion-pytorch, rotary-embedding-torch, gpytorch, captum, normflows, nflows,
+ignite, accelerate. Not there: e3nn (it writes code by `torch.fx`), torch-geometric (`torch.ops.aten`), tensordict (functorch's
+layers), transformers 5 and opacus (parts of `torch.distributed`), torchvision's operators in C++ (`nms`). Functions do not ask
+for `__torch_function__`.
+
 ## Compiled functions
 
 A function that calls `backward()` itself is one program, and with the optimizer's step a training step is. If `backward()` is
