@@ -13,8 +13,8 @@ def set_watcher(callback: _Watcher | None, /) -> _Watcher | None:
 
     `values`: the bound parameters in order of `co_varnames`. The callback answers None: the frame runs as it is; `SKIP`: so do
     all frames of its code, which is marked; a float: so do they for as many seconds; or the code that the frame runs instead,
-    with the same parameters and free variables; or ``(code, value)``: the value is put into the first local variable after the parameters. The callback itself
-    runs unwatched; its exception is the frame's.
+    with the same parameters and free variables; or ``(code, value)``: the value is put into the first
+    local variable after the parameters. The callback itself runs unwatched; its exception is the frame's.
     """
 
 def call_watched(function: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:
