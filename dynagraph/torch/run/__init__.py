@@ -2,6 +2,7 @@
 
     python -m dynagraph.torch.run --nproc-per-node 4 --max-restarts 3 train.py --epochs 10
 
-`command.py` reads the command line; `launcher.py` runs attempts by MPI's mpiexec; `supervisor.py` stands beside each rank and tells
+`command.py` reads the command line; `launcher.py` runs attempts by MPI's mpiexec, or by `local.py` where there
+is no MPI; `supervisor.py` stands beside each rank and tells
 the launcher how it is; `rank.py` is the rank's own start; `report.py` prints what failed.
 """

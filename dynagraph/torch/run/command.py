@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -13,9 +14,11 @@ from typing import Any, NoReturn
 
 from dynagraph.torch import cuda
 from dynagraph.torch.run.launcher import Settings, Stopped, launch
+from dynagraph.torch.run.local import __file__ as LOCAL
 from dynagraph.torch.run.report import print_failures, say
 
 PROGRAM = "python -m dynagraph.torch.run"
+NONE = "none"  # of --mpiexec
 CURE = "pip install 'dynagraph[mpi]'"
 # torchrun's, for a rendezvous of launchers on several machines
 RENDEZVOUS = ("--rdzv-backend", "--rdzv-endpoint", "--rdzv-conf", "--node-rank")
@@ -75,7 +78,9 @@ def get_args_parser() -> argparse.ArgumentParser:
     option("--master-addr", default=None, help="MASTER_ADDR; unset: the first machine")
     option("--master-port", type=int, default=None, help="MASTER_PORT; unset: one that is free")
     option("--local-addr", default=None, help="by what address the other machines reach this one")
-    option("--mpiexec", default="mpiexec", help="the command that starts MPI's processes")
+    option("--mpiexec", default=None,
+           help="the command that starts MPI's processes; `none`: ranks are started on this machine and meet over sockets; "
+           "unset: mpiexec where it and mpi4py are installed")  # fmt: skip
     for name in RENDEZVOUS:
         option(name, default=None, help=argparse.SUPPRESS)
     flag("--standalone", help="accepted: nothing else is needed on one machine")
@@ -144,17 +149,26 @@ def hosts_of(args: argparse.Namespace) -> tuple[list[str], int]:
     return (names[:most] if most > 1 else names or []), least
 
 
-def find_mpiexec(name: str) -> list[str]:
-    """The command, with the options that are always there."""
-    beside = os.path.join(os.path.dirname(sys.executable), name)
-    path = beside if os.path.sep not in name and os.access(beside, os.X_OK) else shutil.which(name)
+def starter_of(name: str | None, hosts: Sequence[str]) -> list[str]:
+    """The command that starts the ranks, with the options that are always there."""
+    path = None if name == NONE else path_of(name or "mpiexec")
+    if name == NONE and hosts:
+        raise UsageError("--mpiexec none starts ranks on this machine only: leave --hosts out")
+    if name == NONE or (name is None and not hosts and (path is None or importlib.util.find_spec("mpi4py") is None)):
+        return [sys.executable, "-I", "-S", LOCAL]
     if path is None:
-        raise UsageError(f"there is no {name}, which starts the ranks; {CURE} installs MPI and mpi4py")
+        raise UsageError(f"there is no {name or 'mpiexec'}, which starts the ranks; {CURE} installs MPI and mpi4py")
     version = subprocess.run([path, "--version"], capture_output=True, text=True).stdout
     if "HYDRA" in version:
         # ranks are stopped by their supervisors, which say how each ended; mpiexec would kill them all at once
         return [path, "-disable-auto-cleanup"]
     return [path, "--oversubscribe"] if "Open MPI" in version or "OpenRTE" in version else [path]
+
+
+def path_of(name: str) -> str | None:
+    """Of a program: beside Python's own, or where the shell finds it."""
+    beside = os.path.join(os.path.dirname(sys.executable), name)
+    return beside if os.path.sep not in name and os.access(beside, os.X_OK) else shutil.which(name)
 
 
 def host_options(mpiexec: Sequence[str]) -> Any:
@@ -207,7 +221,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
     hosts, least_hosts = hosts_of(args)
     redirects, tee = streams_of(args.redirects, "--redirects"), streams_of(args.tee, "--tee")
     command = command_of_rank(args)
-    mpiexec = find_mpiexec(args.mpiexec)
+    starter = starter_of(args.mpiexec, hosts)
     log_dir = args.log_dir
     if not log_dir and any((*redirects.values(), *tee.values())):
         log_dir = tempfile.mkdtemp(prefix="torchelastic_")
@@ -216,7 +230,8 @@ def settings_of(args: argparse.Namespace) -> Settings:
         os.makedirs(log_dir, exist_ok=True)
         log_dir = tempfile.mkdtemp(prefix=f"{args.rdzv_id}_", dir=os.path.abspath(log_dir))
     return Settings(
-        script=args.training_script, command=command, mpiexec=mpiexec, host_options=host_options(mpiexec), hosts=hosts,
+        script=args.training_script, command=command, starter=starter, host_options=host_options(starter), hosts=hosts,
+        starter_name="local.py" if LOCAL in starter else "mpiexec",
         least_hosts=least_hosts, ranks=most, least_ranks=least, max_restarts=restarts, monitor_interval=interval,
         heartbeat_timeout=heartbeat, start_timeout=start, shutdown_timeout=grace, log_dir=log_dir, redirects=redirects, tee=tee,
         shown=shown, role=args.role, run_id=args.rdzv_id, master_addr=args.master_addr or (hosts[0] if hosts else "127.0.0.1"),

@@ -17,7 +17,7 @@ class Kind(enum.Enum):
     SILENT = "silent"
     LOST = "lost"
     NEVER_STARTED = "never started"
-    MPIEXEC = "mpiexec"
+    STARTER = "starter"
 
 
 # the ranks that an elastic launch goes on without
@@ -26,7 +26,10 @@ GONE = frozenset({Kind.KILLED, Kind.SILENT, Kind.LOST})
 
 @dataclass
 class Failure:
-    """One rank's, or mpiexec's (rank None).  `text` says it in a line; `details` is a traceback, or stacks; `after`: seconds."""
+    """One rank's, or that of what started them (rank None), which is named `starter`.
+
+    `text` says it in a line; `details` is a traceback, or stacks; `after`: seconds.
+    """
 
     attempt: int
     kind: Kind
@@ -36,6 +39,7 @@ class Failure:
     text: str
     details: str
     after: float
+    starter: str = ""
 
 
 def signal_name(number: int) -> str:

@@ -1,4 +1,4 @@
-"""Attempts to run a script on all ranks: mpiexec starts them, their supervisors say how they are."""
+"""Attempts to run a script on all ranks: mpiexec, or `local.py`, starts them, their supervisors say how they are."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 AFTER_KILL = 5.0  # seconds that processes have to vanish once they are killed
 UNKNOWN_LINE = 1 << 16  # bytes: more than a supervisor says before it is known
 _LOSS = 0.5  # seconds after a first rank is lost in which others are looked at, too
-_MPIEXECS_END = 1.0  # seconds that mpiexec has to hand on the last output of ranks on other machines
+_STARTERS_END = 1.0  # seconds that it has to hand on the last output of ranks on other machines
 _STACKS = 2.0  # seconds in which a silent rank's stacks come, or not at all
-_SPAWN_ERRORS = 4000  # bytes of mpiexec's errors that are shown where it starts nothing
+_SPAWN_ERRORS = 4000  # bytes of its errors that are shown where it starts nothing
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,9 @@ class Settings:
 
     script: str
     command: Sequence[str]  # of a rank
-    mpiexec: Sequence[str]  # with options that are always there
-    host_options: Callable[[Sequence[str], int], list[str]]  # mpiexec's, for hosts and a number of ranks on each
+    starter: Sequence[str]  # the command that starts ranks, with options that are always there
+    host_options: Callable[[Sequence[str], int], list[str]]  # its options for hosts and a number of ranks on each
+    starter_name: str = "mpiexec"
     hosts: Sequence[str] = ()  # (): this machine
     least_hosts: int = 1
     ranks: int = 1  # on each host
@@ -150,11 +151,11 @@ class Attempt:
         """Until all ranks have ended: what failed.  Stopped, where a signal came."""
         self.listen()
         own, theirs = os.pipe()
-        self.selector.register(own, selectors.EVENT_READ, functools.partial(self.hear_mpiexec, own))
+        self.selector.register(own, selectors.EVENT_READ, functools.partial(self.hear_starter, own))
         self.selector.register(self.signals.own, selectors.EVENT_READ, self.hear_signals)
         extra = self.settings.host_options(self.hosts, self.per_host)
-        self.mpiexec = subprocess.Popen(
-            [*self.settings.mpiexec, *extra, "-n", str(self.size), sys.executable, "-I", "-S", SUPERVISOR],
+        self.starter = subprocess.Popen(
+            [*self.settings.starter, *extra, "-n", str(self.size), sys.executable, "-I", "-S", SUPERVISOR],
             stdin=subprocess.DEVNULL, stdout=None if self.hosts else subprocess.DEVNULL, stderr=theirs,
             env={**os.environ, ADDRESS: self.address, TOKEN: self.token}, start_new_session=True,
         )  # fmt: skip
@@ -164,7 +165,7 @@ class Attempt:
                 for key, _ in self.selector.select(self.settings.monitor_interval):
                     key.data()
                 self.look_after_signals()
-                self.look_after_mpiexec()
+                self.look_after_starter()
                 self.look_after_ranks()
         finally:
             self.end()
@@ -257,7 +258,7 @@ class Attempt:
         elif event == "ended":
             rank.has_ended = True
             if message["is_lost"]:
-                self.fail(Kind.LOST, rank, "stopped, because mpiexec's process beside it ended")
+                self.fail(Kind.LOST, rank, f"stopped, because {self.settings.starter_name}'s process beside it ended")
             elif message["code"] != 0 or message["why"]:
                 kind, text = how_it_ended(message["code"])
                 said, details = message_and_traceback(message["error"])
@@ -269,8 +270,8 @@ class Attempt:
         if not rank.has_ended:
             self.fail(Kind.LOST, rank, "lost: the process that watches it was killed, and the rank with it")
 
-    def hear_mpiexec(self, descriptor: int) -> None:
-        """What mpiexec writes to stderr: its own errors, and what ranks on other machines write there."""
+    def hear_starter(self, descriptor: int) -> None:
+        """What the starter writes to stderr: its own errors, and what ranks on other machines write there."""
         data = os.read(descriptor, 1 << 16)
         if not data:
             self.selector.unregister(descriptor)
@@ -286,16 +287,17 @@ class Attempt:
     def fail(self, kind: Kind, rank: Rank | None, text: str, details: str = "") -> None:
         """Note a failure, unless it follows from this launcher's stopping the ranks."""
         now = time.monotonic()
-        who, host, pid = (None, socket.gethostname(), self.mpiexec.pid) if rank is None else (rank.rank, rank.host, rank.pid)
+        who, host, pid = (None, socket.gethostname(), self.starter.pid) if rank is None else (rank.rank, rank.host, rank.pid)
         if self.give_up_at is not None or any(failure.rank == who for failure in self.failures):
             return
-        self.failures.append(Failure(self.number, kind, who, host, pid, text, details, now - self.begun))
+        after, starter = now - self.begun, self.settings.starter_name
+        self.failures.append(Failure(self.number, kind, who, host, pid, text, details, after, starter))
         if self.stop_at is None:
-            # whether mpiexec's end was the cause of a loss is seen a moment later
+            # whether the starter's end was the cause of a loss is seen a moment later
             self.stop_at = now + max(self.settings.monitor_interval, _LOSS if kind is Kind.LOST else 0.0)
 
     def causes(self) -> list[Failure]:
-        """The failures, but for those that follow from another: mpiexec's end of a rank's MPI_Abort, losses of mpiexec's end."""
+        """The failures, but for those that follow from another: the starter's end of a rank's MPI_Abort, losses of its end."""
         if all(failure.rank is not None for failure in self.failures):
             return self.failures
         said = [failure for failure in self.failures if failure.rank is not None and failure.kind is not Kind.LOST]
@@ -317,9 +319,9 @@ class Attempt:
             is_first = self.seen_signals == 1
             self.stop(self.signals.received[0], self.settings.shutdown_timeout if is_first else 0.0)
 
-    def look_after_mpiexec(self) -> None:
+    def look_after_starter(self) -> None:
         """A failure, where it ended before the ranks."""
-        code = self.mpiexec.poll()
+        code = self.starter.poll()
         if code is None or (len(self.ranks) == self.size and all(rank.has_ended for rank in self.ranks.values())):
             return
         if code == signal.SIGKILL and any(failure.kind is Kind.LOST for failure in self.failures):
@@ -328,7 +330,7 @@ class Attempt:
         if len(self.ranks) < self.size:
             self.fail(Kind.NEVER_STARTED, None, f"{how_it_ended(code)[1]} before all ranks were started", said)
         else:
-            self.fail(Kind.MPIEXEC, None, f"{how_it_ended(code)[1]} while ranks ran", said)
+            self.fail(Kind.STARTER, None, f"{how_it_ended(code)[1]} while ranks ran", said)
 
     def look_after_ranks(self) -> None:
         """Find silent ranks, and stop all after a failure."""
@@ -364,16 +366,16 @@ class Attempt:
                 self.command(rank, "stop", signal=int(number), grace=grace)
 
     def end(self) -> None:
-        """Let supervisors and mpiexec go, and make sure that nothing of them is left."""
+        """Let supervisors and the starter go, and make sure that nothing of them is left."""
         has_worked = not self.failures and self.stop_at is None
         for rank in self.ranks.values():
             self.command(rank, "leave")
         for rank in self.ranks.values():
             self.vanish(rank)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.mpiexec.wait(AFTER_KILL if has_worked else _MPIEXECS_END)
-        self.mpiexec.kill()
-        self.mpiexec.wait()
+            self.starter.wait(AFTER_KILL if has_worked else _STARTERS_END)
+        self.starter.kill()
+        self.starter.wait()
         # of those that were killed before they said hello; TMPDIR may have been set since this process looked
         for left in Path(os.environ.get("TMPDIR") or tempfile.gettempdir()).glob(f"{folders_of(self.token)}*"):
             shutil.rmtree(left, ignore_errors=True)

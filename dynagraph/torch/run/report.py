@@ -15,7 +15,7 @@ PREFIX = "dynagraph.torch.run:"
 
 def name_of(failure: Failure) -> str:
     """Who failed and how, in a line."""
-    who = "mpiexec" if failure.rank is None else f"rank {failure.rank} (pid {failure.pid} on {failure.host})"
+    who = failure.starter if failure.rank is None else f"rank {failure.rank} (pid {failure.pid} on {failure.host})"
     return f"{who}: {failure.text.splitlines()[0] if failure.text else failure.kind.value}"
 
 

@@ -1,7 +1,7 @@
 """Beside each rank: starts its Python, watches it, and tells the launcher how it ended.
 
-mpiexec starts this file, not the rank, since only the parent of a process learns the signal that killed it.  It imports nothing of
-dynagraph, and says what happens by lines of JSON on a socket of the launcher's:
+mpiexec or `local.py` starts this file, not the rank, since only the parent of a process learns the signal that killed it.  It
+imports nothing of dynagraph, and says what happens by lines of JSON on a socket of the launcher's:
 
     sent: hello, started, beat, raised, exits, ended, stack    received: start, stop, stack, leave
 
@@ -31,8 +31,9 @@ ADDRESS, TOKEN = "_DYNAGRAPH_RUN_ADDRESS", "_DYNAGRAPH_RUN_TOKEN"  # in the envi
 RANK_FD = "_DYNAGRAPH_RUN_FD"  # the rank's end of its connection to this process
 STACK_FILE = "_DYNAGRAPH_RUN_STACKS"  # where the rank writes its threads' stacks when it is sent STACK_SIGNAL
 STACK_SIGNAL = getattr(signal, "SIGRTMAX", signal.SIGUSR2)
-# who tells a process its rank, the number of ranks, and the same on its own machine: MPICH, Open MPI
+# who tells a process its rank, the number of ranks, and the same on its own machine: local.py, MPICH, Open MPI
 PLACES = (
+    ("_DYNAGRAPH_RUN_RANK", "_DYNAGRAPH_RUN_SIZE", "_DYNAGRAPH_RUN_RANK", "_DYNAGRAPH_RUN_SIZE"),
     ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
 )
@@ -216,8 +217,8 @@ class Supervisor:
             "GROUP_WORLD_SIZE": str(-(-self.size // max(1, self.local_size))), "ROLE_RANK": str(self.rank),
             "ROLE_WORLD_SIZE": str(self.size), "TORCHELASTIC_ERROR_FILE": self.error_file, STACK_FILE: self.stack_file,
         }  # fmt: skip
-        environment.pop(ADDRESS, None)
-        environment.pop(TOKEN, None)
+        for name in (ADDRESS, TOKEN, *PLACES[0]):
+            environment.pop(name, None)
         outputs = [self.output(k, where, redirects, tee, is_shown, environment) for k in (1, 2)]
         self.rank_end, theirs = socket.socketpair()
         theirs.set_inheritable(True)

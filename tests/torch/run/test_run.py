@@ -18,7 +18,7 @@ import pytest
 
 from dynagraph import torch
 from dynagraph.torch.distributed.elastic.multiprocessing import errors
-from dynagraph.torch.run.command import get_args_parser, main
+from dynagraph.torch.run.command import LOCAL, UsageError, get_args_parser, main, starter_of
 from dynagraph.torch.run.failures import message_and_traceback
 from dynagraph.torch.run.rank import below
 from tests.torch.run import ranks
@@ -126,6 +126,38 @@ def check_kill(tmp_path, capfd, victim, seed):
     }[victim]
     assert re.search(pattern, line), line
     assert {path.name for path in tmp_path.glob("[0-9].[0-9]")} == {"0.0", "0.1", "1.0", "1.1"}
+
+
+@pytest.mark.parametrize(("victim", "seed"), [(RANK, 1), (SUPERVISOR, 2), (PROXY, 3)])  # there local.py stands in the proxy's place
+def test_without_mpi_whatever_is_killed_is_named_and_nothing_is_left(tmp_path, capfd, victim, seed):
+    assert run(tmp_path, "kill", victim, seed, options="--max-restarts 1 --mpiexec none") == 0
+    line = next(line for line in capfd.readouterr().err.splitlines() if "restart 1 of 1" in line)
+    pattern = {
+        RANK: r"rank 1 \(pid \d+ on .*\): killed by SIGKILL;",
+        SUPERVISOR: r"rank 1 \(pid \d+ on .*\): lost: the process that watches it was killed, and the rank with it;",
+        PROXY: r"local.py: killed by SIGKILL while ranks ran|rank \d \(.*\): (lost:|stopped)",
+    }[victim]
+    assert re.search(pattern, line), line
+    assert {path.name for path in tmp_path.glob("[0-9].[0-9]")} == {"0.0", "0.1", "1.0", "1.1"}
+
+
+def test_without_mpi_ranks_meet_over_sockets(tmp_path, capfd, monkeypatch):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import torch, torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "x = torch.ones(3) * (1 + dist.get_rank())\n"
+        "dist.all_reduce(x)\n"
+        "print(dist.get_backend(), dist.get_world_size(), x.tolist())\n"
+        "dist.destroy_process_group()\n"
+    )
+    assert main(["--nproc-per-node", "2", "--mpiexec", "none", str(script)]) == 0
+    assert capfd.readouterr().out.splitlines().count("gloo 2 [3.0, 3.0, 3.0]") == 2
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))  # mpiexec is looked for beside it, too
+    assert LOCAL in starter_of(None, ())
+    with pytest.raises(UsageError, match="--mpiexec none starts ranks on this machine only: leave --hosts out"):
+        starter_of("none", ("a", "b"))
 
 
 def test_ranks_end_with_a_launcher_that_is_killed(tmp_path):
