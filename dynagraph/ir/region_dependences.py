@@ -42,10 +42,15 @@ LARGEST_STEP = 2**16
 COUNTED = (dtypes.int64, dtypes.bool_)  # what indices depend on, and how often a loop turns
 INSTRUCTIONS = (Set, Checked, Require, Position, Load, Store, Interruptible)
 TESTS = (Apart, Separate, Unfolded)  # of a guard
-PURE = frozenset(FUNCTIONS) | {
+_PURE = {
     "var", "const", "cast", "exact_add", "exact_sub", "exact_mul", "c_div", "c_mod", "python_complex_mul", "numpy_pow",
     "bit_length",
 }  # fmt: skip
+
+
+def is_pure(op: str) -> bool:
+    """Whether an expression's op computes, and does nothing else."""
+    return op in _PURE or op in FUNCTIONS  # looked up now: the op table fills it as it is loaded
 
 
 class Dependent(Exception):
@@ -147,7 +152,7 @@ def check_instructions(region: Region, loop: Loop) -> None:
             names.add(assigned(i))
         for e in ends:
             for part in e.walk():
-                if part.op not in PURE or (part.op == "var" and region.variables[str(part.value)] == OWNED):
+                if not is_pure(part.op) or (part.op == "var" and region.variables[str(part.value)] == OWNED):
                     raise Dependent("its turns do more than to compute and to store")
     arrays = arrays_of(loop)
     if not any(isinstance(i, Store) for uses in arrays.values() for i, _ in uses):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dynagraph.ir import dtypes
 from dynagraph.ir.expr import Expr, const, var
-from dynagraph.ir.region_dependences import PURE
+from dynagraph.ir.region_dependences import is_pure
 from dynagraph.ir.region_liveness import Reads, live_variables, operands_of
 from dynagraph.ir.region_loops import Loop, innermost_loops, predecessors
 from dynagraph.ir.regions import (
@@ -87,7 +87,7 @@ def _is_elementwise(region: Region, turn: list[Instruction]) -> bool:
         return False
     operands = [e for i in turn for operand in operands_of(i) for e in operand.walk()]
     owned = (e.op == "var" and region.variables[str(e.value)] == OWNED for e in operands)
-    return all(e.op in PURE for e in operands) and not any(owned)
+    return all(is_pure(e.op) for e in operands) and not any(owned)
 
 
 __all__ = ["ElementLoop", "element_loops"]

@@ -11,13 +11,13 @@ from typing import Union
 
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
-from dynagraph.ir.expr import FUNCTIONS, Expr, const
+from dynagraph.ir.expr import Expr, const
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.passes.lane_graph import LaneGraph
 from dynagraph.ir.passes.lane_masks import Masks
 from dynagraph.ir.passes.nest_values import Values
 from dynagraph.ir.passes.turns import TRAPS, Holds
-from dynagraph.ir.region_dependences import LARGEST_STEP, PURE
+from dynagraph.ir.region_dependences import LARGEST_STEP, is_pure
 from dynagraph.ir.region_liveness import Names, Reads
 from dynagraph.ir.region_loops import Loop
 from dynagraph.ir.regions import (
@@ -218,7 +218,7 @@ class LaneKinds:
     def kind(self, e: Expr) -> Kind | None:
         if e.op == "var" and self.region.variables[str(e.value)] != OWNED:
             return self.kinds.get(str(e.value)) if e.value in self.assigned else 0
-        if e.op == "var" or (e.op not in PURE and e.op not in FUNCTIONS):
+        if e.op == "var" or not is_pure(e.op):
             raise Refused(f"its turns compute {e.op}")
         found = [self.kind(a) for a in e.args]
         if None in found:
