@@ -72,7 +72,7 @@ def test_what_it_keeps_lies_in_our_folder(tmp_path, monkeypatch):
     monkeypatch.delenv("ZIG_GLOBAL_CACHE_DIR", raising=False)
     found = toolchain.command_of("ziglang", "test")
     assert found is not None
-    environment = toolchain.Toolchain(found, "", (), "", tmp_path).environment("/compilation")
+    environment = toolchain.Toolchain(found, "", (), "", folder=tmp_path).environment("/compilation")
     assert environment is not None
     assert (environment["ZIG_GLOBAL_CACHE_DIR"], environment["ZIG_LOCAL_CACHE_DIR"]) == (str(tmp_path / "zig"), "/compilation/zig")
     with dg.config.override(cache_dir=str(tmp_path / "cache")):

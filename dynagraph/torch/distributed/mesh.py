@@ -306,12 +306,14 @@ class Mesh:
     def _read(self, peer: _Peer) -> None:
         read = 0
         try:
-            while read < _AT_ONCE:
-                if peer.filled == peer.target.nbytes:
+            while True:
+                if peer.filled == peer.target.nbytes:  # also of what was read last: nothing else may come to wake this up
                     self._next(peer)
                     if peer.gone is not None:
                         return
                     continue
+                if read >= _AT_ONCE:
+                    return
                 count = peer.socket.recv_into(peer.target[peer.filled :])
                 if not count:
                     self._lost(peer, _killed(peer.rank, "it has closed its connection"))

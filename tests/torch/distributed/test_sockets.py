@@ -17,7 +17,7 @@ import pytest
 from dynagraph import torch
 from dynagraph.torch import distributed as dist
 from dynagraph.torch import multiprocessing as mp
-from dynagraph.torch.distributed import rendezvous
+from dynagraph.torch.distributed import mesh, rendezvous
 from dynagraph.torch.distributed.engines import DistNetworkError
 from dynagraph.torch.distributed.mesh import Mesh, MisfitError
 from dynagraph.torch.distributed.sockets import SocketEngine
@@ -81,6 +81,18 @@ def test_movements(engines: list[SocketEngine]) -> None:
         end([e.broadcast(x, 1) for e, x in zip(engines, parts)])
         assert all(np.array_equal(x, arrays[1]) for x in parts)
     end([e.barrier() for e in engines])
+
+
+def test_a_message_that_ends_where_a_turn_of_reading_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing follows it that would wake the reader up."""
+    content = np.arange(1000, dtype=np.uint8)
+    monkeypatch.setattr(mesh, "_AT_ONCE", mesh._HEADER.size + content.nbytes)
+    engines = engines_of(2)
+    target = np.empty_like(content)
+    end([engines[1].receive(target, 0, 0), engines[0].send(content, 1, 0)])
+    assert np.array_equal(target, content)
+    for engine in engines:
+        engine.close()
 
 
 def test_arrays_that_do_not_fit(engines: list[SocketEngine]) -> None:
