@@ -37,7 +37,7 @@ from gpu_wheels import FOLDER, ROOT, NoWheel, top_level, unpack, wheel_of_tree
 
 TESTS = (
     "tests/cuda", "tests/cupy_arrays", "tests/torch/test_on_device.py", "tests/torch/test_compiled_on_device.py",
-    "tests/torch/test_cuda.py",
+    "tests/torch/test_cuda.py", "tests/torch/multiprocessing/test_memory_of_gpus.py",
 )  # fmt: skip
 # what runs on the device comes first; the rest has been run without one
 ON_DEVICE = (

@@ -2,7 +2,7 @@
 
 Streams are lazy: what is queued is done only when somebody waits for it, or looks at an array whose device's current stream has it.
 So a copy that nobody waited for has not happened, and one whose source was changed or freed meanwhile is seen: `Machine.mistakes`.
-What is queued on a stream that is capturing goes to the graph.
+What is queued on a stream that is capturing goes to the graph.  Memory outside of the pool is a file that other processes can open.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from __future__ import annotations
 import collections
 import contextlib
 import ctypes
+import functools
+import mmap
 import os
+import struct
 import threading
 import types
 from collections.abc import Callable, Iterator
@@ -111,6 +114,8 @@ class Machine:
         self.next_stream = 0x1000
         self.capture_status = self.graph_status = SUCCESS  # of ends of captures, and launches of graphs
         self.graphs = self.graph_launches = 0
+        self.allocations: dict[int, tuple[int, mmap.mmap]] = {}  # outside of the pool: address -> file
+        self.opened: dict[int, tuple[bytes, mmap.mmap, int]] = {}  # of other processes: address -> handle, memory, device
         self.null: Any = None
         self.cuda = _namespace(self)
         self.thread = PerThread(self)
@@ -155,6 +160,14 @@ class Memory:
 
     def __del__(self) -> None:
         self.pool.freed(self)
+
+
+class UnownedMemory:
+    """Memory at an address, which the owner keeps."""
+
+    def __init__(self, ptr: int, size: int, owner: Any, device_id: int):
+        self.ptr, self.size, self.owner, self.device_id, self.stream = ptr, size, owner, device_id, 0
+        self.block = np.frombuffer((ctypes.c_ubyte * size).from_address(ptr), np.uint8)
 
 
 class MemoryPointer:
@@ -434,6 +447,21 @@ def _namespace(machine: Machine) -> Any:
         machine.blocks[made.ptr] = max(size, 1)
         return made
 
+    class Memory:
+        def __init__(self, size: int):
+            self.device_id, self.size = machine.thread.device, size
+            machine.check(SUCCESS if size <= machine.memory[self.device_id] else NO_MEMORY)
+            file = os.memfd_create("stand-in")
+            os.ftruncate(file, size)
+            memory = mmap.mmap(file, size)
+            self.ptr = ctypes.addressof(ctypes.c_ubyte.from_buffer(memory))
+            machine.allocations[self.ptr] = file, memory
+
+        def __del__(self) -> None:
+            machine.use()
+            file, _ = machine.allocations.pop(self.ptr)
+            os.close(file)
+
     def get_memory_hooks() -> dict[str, Any]:
         return machine.thread.hooks
 
@@ -465,8 +493,44 @@ def _namespace(machine: Machine) -> Any:
     cuda.MemoryHook, cuda.memory_hook = Hook, types.SimpleNamespace(get_memory_hooks=get_memory_hooks)
     cuda.set_allocator = lambda allocator: setattr(machine, "allocator", allocator)
     cuda.alloc = lambda size: get_allocator()(size)
+    cuda.Memory, cuda.UnownedMemory, cuda.MemoryPointer = Memory, UnownedMemory, functools.partial(MemoryPointer, machine=machine)
     cuda.runtime = _runtime(machine)
+    _add_handles(machine, cuda.runtime)
     return cuda
+
+
+def _add_handles(machine: Machine, runtime: Any) -> None:
+    """Handles of allocations, which CUDA opens in other processes only, and once in each."""
+
+    def ipcGetMemHandle(address: int) -> bytes:
+        machine.use()
+        machine.check(SUCCESS if address in machine.allocations else INVALID)
+        file, memory = machine.allocations[address]
+        return struct.pack("<QQQ", os.getpid(), file, len(memory)).ljust(64, b"\0")
+
+    def ipcOpenMemHandle(handle: bytes) -> int:
+        machine.use()
+        owner, file, size = struct.unpack_from("<QQQ", handle)
+        is_opened = any(handle == each for each, _, _ in machine.opened.values())
+        machine.check(INVALID if owner == os.getpid() or is_opened else SUCCESS)
+        try:
+            with open(f"/proc/{owner}/fd/{file}", "r+b") as opened:
+                memory = mmap.mmap(opened.fileno(), size)
+        except FileNotFoundError:
+            raise CUDARuntimeError(INVALID) from None
+        address = ctypes.addressof(ctypes.c_ubyte.from_buffer(memory))
+        machine.opened[address] = handle, memory, machine.thread.device
+        return address
+
+    def ipcCloseMemHandle(address: int) -> None:
+        machine.use()
+        machine.check(SUCCESS if address in machine.opened else INVALID)
+        _, _, device = machine.opened.pop(address)
+        if any(queue.work and queue.device == device for queue in (*machine.queues, *machine.streams.values())):
+            machine.mistakes.append("memory of another process was closed while there was work to do")
+
+    for function in (ipcGetMemHandle, ipcOpenMemHandle, ipcCloseMemHandle):
+        setattr(runtime, function.__name__, function)
 
 
 def _runtime(machine: Machine) -> Any:

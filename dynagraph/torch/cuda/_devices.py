@@ -8,6 +8,7 @@ from typing import Any
 
 import dynagraph.cuda as dg
 from dynagraph.cuda.devices import DeviceProperties, device_index
+from dynagraph.cuda.shared_memory import collect
 from dynagraph.cuda.state import require_cupy, state
 from dynagraph.torch.core import devices
 from dynagraph.torch.core.tensor import Tensor
@@ -158,13 +159,15 @@ def can_device_access_peer(device: Any, peer_device: Any) -> bool:
 
 
 def ipc_collect() -> None:
-    """Nothing: memory is shared between processes by CuPy's own means."""
+    """Free memory that was sent to other processes and that nobody has any more, and close that of others which nothing lies in.
+
+    Each message that is sent does so, too.
+    """
+    collect()
 
 
 def _is_in_bad_fork() -> bool:
     return state.is_lost
-
-
 
 
 __all__ = [

@@ -3,7 +3,8 @@
 A message is packed where it is sent, and later travels on a Unix socket:
 
     header      sizes, flags; the descriptors are attached to its first byte, and in the kernel's hands from then on
-    parts       length and place of each; SHARED and the place in it for a storage that travels as a descriptor
+    parts       length and place of each; SHARED and the place in it for a storage that travels as a descriptor; CLAIM for the
+                descriptor that keeps memory of GPUs, which travels as handles in the pickle (`dynagraph/cuda/shared_memory.py`)
     image       the parts at multiples of ALIGNMENT: the pickle, and buffers outside of it (its protocol 5)
 
 A large image is a memory file of its own and the last of the descriptors: it is mapped, not copied, and no message fills a socket.
@@ -28,10 +29,20 @@ from typing import Any
 import numpy as np
 
 from dynagraph._core._dispatch import FileMapping
+from dynagraph.cuda.shared_memory import Claim
+from dynagraph.torch.core.arrays import is_on_gpu
 from dynagraph.torch.core.memory_files import mapping_of, new_file
 from dynagraph.torch.core.storage import Storage
 from dynagraph.torch.core.tensor import Tensor
-from dynagraph.torch.multiprocessing.reductions import REDUCERS, arrived, as_view, rebuild_empty, shared
+from dynagraph.torch.multiprocessing.reductions import (
+    REDUCERS,
+    arrived,
+    as_view,
+    new_claim,
+    rebuild_empty,
+    reduce_storage_cuda,
+    shared,
+)
 from dynagraph.torch.multiprocessing.segments import LEAST_BYTES, Room, Segments, aligned
 
 AT_ONCE = 253  # descriptors that the kernel takes at a time
@@ -41,6 +52,7 @@ _HEADER = struct.Struct("<QIIII")  # bytes of the image, parts, descriptors, whe
 _INLINE, _FILE, _SEGMENT, _NEW_SEGMENT = range(4)  # of files, and of new segments, the descriptor is the last
 _PART = struct.Struct("<QQ")  # length, and place in the image or, of a storage, in its file
 _SHARED = 1 << 63  # of lengths
+_CLAIM = 1 << 62  # beside _SHARED
 _ROOM = socket.CMSG_SPACE(AT_ONCE * 4)
 
 
@@ -55,7 +67,8 @@ class _Beside:
 
     def __init__(self, copies: bool, room: Room | None):
         self.buffers: list[pickle.PickleBuffer] = []
-        self.places: dict[int, tuple[FileMapping, int, int]] = {}  # of storages, by the number of the buffer
+        self.places: dict[int, tuple[FileMapping | Claim, int, int]] = {}  # of storages, by the number of the buffer
+        self.claim: Claim | None = None  # on all memory of GPUs in the message
         self.in_room: dict[int, int] = {}  # places in the room
         self.copies, self.room = copies, room
 
@@ -64,6 +77,7 @@ class _Beside:
         registered = reduction.ForkingPickler._extra_reducers  # type: ignore[attr-defined]
         table: dict[Any, Any] = {**copyreg.dispatch_table, **registered, **REDUCERS}
         table[Storage] = self._copied if self.copies else self._shared
+        table[Claim] = self._claimed
         if self.copies:
             table[Tensor] = _reduce_copy
         data = io.BytesIO()
@@ -73,6 +87,9 @@ class _Beside:
         return data.getbuffer()
 
     def _shared(self, memory: Storage) -> Any:
+        if is_on_gpu(memory.array):
+            self.claim = self.claim or new_claim()
+            return reduce_storage_cuda(memory, self.claim)
         if not memory.nbytes():
             return rebuild_empty, ()
         place = self.places[len(self.buffers)] = shared(memory)
@@ -80,14 +97,22 @@ class _Beside:
 
     def _copied(self, memory: Storage) -> Any:
         mapping = mapping_of(memory.array)
-        if mapping is not None and mapping.file >= 0:
+        if is_on_gpu(memory.array) or (mapping is not None and mapping.file >= 0):
             return self._shared(memory)
         if mapping is not None and self.room is not None and mapping is self.room.lease:
             self.in_room[len(self.buffers)] = memory.start() - mapping.address
         return (_of_buffer, (pickle.PickleBuffer(memory.flat(_BYTES)),)) if memory.nbytes() else (rebuild_empty, ())
 
+    def _claimed(self, claim: Claim) -> Any:
+        self.places[len(self.buffers)] = claim, 0, _CLAIM
+        return _as_it_is, (pickle.PickleBuffer(bytearray(1)),)
+
 
 _BYTES = np.dtype(np.uint8)
+
+
+def _as_it_is(claim: Claim) -> Claim:
+    return claim
 
 
 def _reduce_copy(tensor: Tensor) -> Any:
@@ -273,10 +298,12 @@ class Received:
 
     def _buffers(self) -> Iterator[Any]:
         image, self.image = memoryview(self.image), None
-        files, self.files = iter(self.files), []
+        self.files.reverse()  # what is left where a value cannot be made is closed
         for length, place in self.parts:
-            if length & _SHARED:
-                yield arrived(next(files), place, length & ~_SHARED)
+            if length & _CLAIM:
+                yield Claim(self.files.pop())
+            elif length & _SHARED:
+                yield arrived(self.files.pop(), place, length & ~_SHARED)
             else:
                 yield image[place : place + length]
 
