@@ -714,10 +714,9 @@ def take_history(x: Tensor, node: Node | None, number: int) -> None:
 
     A `grad` that is retained is that by the new value from now on; hooks stay with the old one.
     """
-    old = x._grad_fn
-    if x._retains and old is not None and node is not None:
-        if old.retainers is not None and old.retainers.pop(x._output_nr, None) is not None:
-            retain(node, number, x)
+    old = x._grad_fn if x._retains else None
+    if old is not None and node is not None and old.retainers and old.retainers.pop(x._output_nr, None) is not None:
+        retain(node, number, x)
     x._grad_fn, x._output_nr, x._requires_grad = node, number, True
 
 
@@ -806,5 +805,6 @@ def register(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 __all__ = [
     "AS_STRIDED", "CAST", "Packed", "Tensor", "apply", "as_view", "check_cast", "check_overlap", "check_write", "edge_of", "made",
-    "operand_of_write", "quiet", "record", "register", "storage_of", "take_history", "unpacked_tensor", "view", "wrap", "write", "written",
+    "operand_of_write", "quiet", "record", "register", "storage_of", "take_history", "unpacked_tensor",
+    "view", "wrap", "write", "written",
 ]  # fmt: skip
