@@ -128,6 +128,10 @@ def test_rows_and_adaptive_means_have_the_bits_of_numpy(dtype: Any, monkeypatch:
             y = getattr(F, f"adaptive_avg_pool{len(sizes)}d")(x, sizes)
             y.sin().sum().backward()
             found += [y.detach().numpy(), x.grad.numpy()]
+            x.grad = None
+            best, where = getattr(F, f"adaptive_max_pool{len(sizes)}d")(x.floor().sqrt(), sizes, return_indices=True)
+            best.nansum().backward()
+            found += [best.isnan().numpy(), best.detach().nan_to_num().numpy(), where.numpy()]
         return found
 
     by_kernels = computed()
