@@ -402,6 +402,9 @@ def adaptive_means(x: Any, size: int, inner: int, count: int, /) -> Any:
 def adaptive_means_back(g: Any, size: int, inner: int, count: int, /) -> Any:
     """The gradient of `adaptive_means`: (planes, size, inner)."""
 
+def adaptive_maxima(x: Any, sizes: tuple[int, int, int], counts: tuple[int, int, int], /) -> tuple[Any, Any]:
+    """The greatest of `counts` windows in boxes of three `sizes`, and where in its box each stood: both (planes, *counts)."""
+
 def normalize(
     x: Any, weight: Any, bias: Any, mean: Any, variance: Any, sizes: tuple[int, int, int, int], how: int, eps: float,
     baseline: bool = False, /,

@@ -423,6 +423,39 @@ def test_hooks_run_where_backward_is_captured():
     same(dg.compile(step, backend=BACKEND, mode="max")(row(), plain()), step(row(), plain()))
 
 
+def test_retained_gradients_follow_writes():
+    def step(w: Any, x: Any) -> Any:
+        y = w * x
+        y.retain_grad()
+        y.register_hook(lambda g: g * 3)
+        y.mul_(x)
+        v = y[1:]
+        v.retain_grad()
+        y.mul_(2)
+        (v * v).sum().backward()
+        return w.grad, y.grad, v.grad
+
+    agrees(step, row, plain, graphs=2)
+
+
+def test_a_retained_gradient_follows_a_write_of_the_program():
+    def of(function: Any) -> Any:
+        w = row()
+        y = w * 2
+        y.retain_grad()
+        function(y, w)
+        (y * y).sum().backward()
+        return w.grad, y.grad
+
+    def function(y: Any, w: Any) -> Any:
+        y.mul_(w * 3)
+
+    compiled = dg.compile(function, backend=BACKEND, mode="max")
+    for _ in range(3):
+        same(of(compiled), of(function))
+    assert compiled.stats.fallbacks == 0, compiled.stats.last_error
+
+
 def test_errors_of_what_captures_call_at_once_are_caught_where_the_code_catches_them():
     def function(x: Any) -> Any:
         try:

@@ -10,7 +10,7 @@ import pytest
 import dynagraph as dg
 import dynagraph.torch as torch
 from dynagraph.backends import toolchain
-from dynagraph.torch.functions import convolution, embedding, pooling
+from dynagraph.torch.functions import convolution, embedding, indexing, pooling
 
 F: Any = torch.nn.functional
 
@@ -118,15 +118,25 @@ def test_rows_and_adaptive_means_have_the_bits_of_numpy(dtype: Any, monkeypatch:
         w = torch.from_numpy(weight).requires_grad_()
         F.embedding(torch.from_numpy(places), w, padding_idx=3).sin().sum().backward()
         found = [w.grad.numpy()]
+        rows, columns = torch.from_numpy(places - 4), torch.from_numpy(places[0] * 2)
+        for key in (rows, (rows, columns), (rows[:, :1], columns), (slice(None), columns)):
+            w.grad = None
+            w[key].sin().sum().backward()
+            found.append(w.grad.numpy())
         for image, sizes in zip(images, ((4, 1), (2, 1), (3, 4, 2)), strict=True):
             x = torch.from_numpy(image).requires_grad_()
             y = getattr(F, f"adaptive_avg_pool{len(sizes)}d")(x, sizes)
             y.sin().sum().backward()
             found += [y.detach().numpy(), x.grad.numpy()]
+            x.grad = None
+            best, where = getattr(F, f"adaptive_max_pool{len(sizes)}d")(x.floor().sqrt(), sizes, return_indices=True)
+            best.nansum().backward()
+            found += [best.isnan().numpy(), best.detach().nan_to_num().numpy(), where.numpy()]
         return found
 
     by_kernels = computed()
-    monkeypatch.setattr(embedding, "_has_kernels", lambda *arrays: False)
+    for module in (embedding, indexing):
+        monkeypatch.setattr(module, "has_row_kernels", lambda *arrays: False)
     monkeypatch.setattr(pooling, "_has_kernels", lambda x: False)
     for got, want in zip(by_kernels, computed(), strict=True):
         assert got.tobytes() == want.tobytes()

@@ -258,6 +258,8 @@ static PyMethodDef methods[] = {
      "adaptive_means(x, size, inner, count): means of `count` windows along the middle axis of (planes, size, inner)"},
     {"adaptive_means_back", dg_adaptive_means_back, METH_VARARGS,
      "adaptive_means_back(g, size, inner, count): the gradient of adaptive_means"},
+    {"adaptive_maxima", dg_adaptive_maxima, METH_VARARGS,
+     "adaptive_maxima(x, sizes, counts): the greatest of `counts` windows in boxes of three sizes, and where in its box each stood"},
     {"normalize", dg_normalize, METH_VARARGS,
      "normalize(x, weight, bias, mean, variance, sizes, how, eps, baseline=False) -> x normalized, its means and its variances"},
     {"normalize_back", dg_normalize_back, METH_VARARGS,

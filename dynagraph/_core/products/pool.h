@@ -8,5 +8,6 @@ PyObject *dg_put_places(PyObject *module, PyObject *args);
 PyObject *dg_put_rows(PyObject *module, PyObject *args);
 PyObject *dg_adaptive_means(PyObject *module, PyObject *args);
 PyObject *dg_adaptive_means_back(PyObject *module, PyObject *args);
+PyObject *dg_adaptive_maxima(PyObject *module, PyObject *args);
 
 #endif

@@ -1,5 +1,5 @@
-/* Rows of tables and means of windows of all lengths, of NumPy's arrays: put_rows(...), adaptive_means(...) and its way back.
-   All add up in the order of the same in NumPy's operations. */
+/* Rows of tables, and means and maxima of windows of all lengths, of NumPy's arrays: put_rows(...), adaptive_means(...) and its
+   way back, adaptive_maxima(...).  Sums are in the order of the same in NumPy's operations. */
 #include "../dispatch/core.h"
 #include "micro.h"
 #include "pool.h"
@@ -196,3 +196,85 @@ static PyObject *along(PyObject *args, int back)
 
 PyObject *dg_adaptive_means(PyObject *module, PyObject *args) { return along(args, 0); }
 PyObject *dg_adaptive_means_back(PyObject *module, PyObject *args) { return along(args, 1); }
+
+/* -- maxima of as many windows as are asked for, along the last three axes --------------------------------------------- */
+
+typedef struct {
+    const void *from;
+    void *to;
+    int64_t *where, sizes[3], counts[3];
+} boxes;
+
+/* the first of several that are equal, but of NaNs the last */
+#define DEFINE_MAXIMA(T, suffix)                                                                                                 \
+    static void maxima_##suffix(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread, dg_stop *stop)   \
+    {                                                                                                                            \
+        const boxes *w = buffers[0];                                                                                             \
+        const int64_t n = w->counts[0] * w->counts[1] * w->counts[2], size = w->sizes[0] * w->sizes[1] * w->sizes[2];            \
+        for (int64_t at = lo * n; at < hi * n; ++at) {                                                                           \
+            const T *from = (const T *)w->from + at / n * size;                                                                  \
+            int64_t number[] = {at % n / (w->counts[1] * w->counts[2]), at / w->counts[2] % w->counts[1], at % w->counts[2]};    \
+            int64_t first[3], end[3];                                                                                            \
+            for (int k = 0; k < 3; ++k) {                                                                                        \
+                first[k] = number[k] * w->sizes[k] / w->counts[k];                                                               \
+                end[k] = ((number[k] + 1) * w->sizes[k] + w->counts[k] - 1) / w->counts[k];                                      \
+            }                                                                                                                    \
+            int64_t where = (first[0] * w->sizes[1] + first[1]) * w->sizes[2] + first[2];                                        \
+            T best = from[where];                                                                                                \
+            for (int64_t z = first[0]; z < end[0]; ++z)                                                                          \
+                for (int64_t y = first[1]; y < end[1]; ++y) {                                                                    \
+                    const int64_t row = (z * w->sizes[1] + y) * w->sizes[2];                                                     \
+                    for (int64_t c = row + first[2]; c < row + end[2]; ++c)                                                      \
+                        if (from[c] > best || from[c] != from[c]) {                                                              \
+                            best = from[c];                                                                                      \
+                            where = c;                                                                                           \
+                        }                                                                                                        \
+                }                                                                                                                \
+            ((T *)w->to)[at] = best;                                                                                             \
+            w->where[at] = where;                                                                                                \
+        }                                                                                                                        \
+    }
+DEFINE_MAXIMA(float, f32)
+DEFINE_MAXIMA(double, f64)
+
+PyObject *dg_adaptive_maxima(PyObject *module, PyObject *args)
+{
+    PyObject *given, *values = NULL, *places = NULL;
+    long long s[3], c[3];
+    if (!PyArg_ParseTuple(args, "O!(LLL)(LLL):adaptive_maxima", &PyArray_Type, &given, s, s + 1, s + 2, c, c + 1, c + 2))
+        return NULL;
+    const int type = float_type_of(given, "adaptive_maxima");
+    if (type < 0)
+        return NULL;
+    boxes w = {NULL};
+    int64_t size = 1, n = 1;
+    for (int k = 0; k < 3; ++k) {
+        if (s[k] < 1 || c[k] < 1)
+            return PyErr_Format(PyExc_ValueError, "adaptive_maxima: takes no sizes below 1");
+        size *= w.sizes[k] = s[k];
+        n *= w.counts[k] = c[k];
+    }
+    const int64_t all = PyArray_SIZE((PyArrayObject *)given), planes = all / size;
+    if (all % size)
+        return PyErr_Format(PyExc_ValueError, "adaptive_maxima: %lld elements, not in planes of %lld", (long long)all,
+                            (long long)size);
+    PyArrayObject *x = in_order(given, type);
+    if (!x)
+        return NULL;
+    const npy_intp shape[] = {(npy_intp)planes, (npy_intp)c[0], (npy_intp)c[1], (npy_intp)c[2]};
+    PyArray_Descr *numbers = PyArray_DescrFromType(NPY_INT64);
+    values = dg_new_array(PyArray_DESCR(x), 4, shape, (size_t)(planes * n * PyArray_ITEMSIZE(x)));
+    places = values ? dg_new_array(numbers, 4, shape, (size_t)(planes * n) * sizeof(int64_t)) : NULL;
+    if (places && planes) {
+        w.from = PyArray_DATA(x);
+        w.to = PyArray_DATA((PyArrayObject *)values);
+        w.where = PyArray_DATA((PyArrayObject *)places);
+        run(type == NPY_FLOAT ? maxima_f32 : maxima_f64, &w, planes, 1.5 * (double)size + 10.0 * (double)n, all);
+    }
+    Py_DECREF(numbers);
+    Py_DECREF(x);
+    PyObject *both = places ? PyTuple_Pack(2, values, places) : NULL;
+    Py_XDECREF(values);
+    Py_XDECREF(places);
+    return both;
+}

@@ -368,6 +368,8 @@ def _register() -> None:
             return False
         if records and not is_none(load_attribute(frame, tensor, "_base")):
             return False
+        if records and truth(frame, load_attribute(frame, tensor, "_retains")):
+            return False
         try:
             call(frame, frame.ex.wrap(np.copyto, Trusted(np.copyto, "copyto")), [array, values], {"casting": Const("unsafe")})
         except Raised:

@@ -321,8 +321,18 @@ class _Run:
         for k, reference in (node.retainers or {}).items():
             tensor = reference()
             if tensor is not None and grads[k] is not None:
-                tensor._grad = self.tensor(grads[k])
+                self.retain(tensor, grads[k])
         return grads
+
+    def retain(self, tensor: Tensor, grad: Any) -> None:
+        """Add to the `grad` of a tensor that is no leaf: at first a tensor of its own, anew each time."""
+        before = tensor._grad
+        if before is not None:
+            tensor._grad = plus(before, self.tensor(grad))
+        elif type(grad) is SparseGradient:
+            tensor._grad = grad.tensor.detached_copy()
+        else:
+            tensor._grad = apply(primitive("copy"), grad) if self.create else wrap(grad.copy())
 
     def before(self, hooks: Hooks, grads: list[Any]) -> list[Any]:
         for hook in list(hooks.values()):

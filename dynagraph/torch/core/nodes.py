@@ -306,6 +306,13 @@ def class_of_nodes(name: str) -> type[Node]:
     return node_class(primitive(name))
 
 
+def retain(node: Node, number: int, tensor: Any) -> None:
+    """Keep the gradient by an output of a node in the `grad` of the tensor that has its value."""
+    if node.retainers is None:
+        node.retainers, node.hooked = {}, True
+    node.retainers[number] = weakref.ref(tensor)
+
+
 def changed(what: str, node: Node, version: int, expected: int) -> RuntimeError:
     """The error of a saved tensor that was written to."""
     hint = (
@@ -323,5 +330,5 @@ def changed(what: str, node: Node, version: int, expected: int) -> RuntimeError:
 
 __all__ = [
     "NUMBERS", "SECOND_TIME", "AccumulateGrad", "Hooks", "Node", "Removable", "changed", "fitted", "is_half",
-    "node_class", "node_of", "reduced",
+    "node_class", "node_of", "reduced", "retain",
 ]  # fmt: skip

@@ -6,7 +6,6 @@ A tensor holds an array (`_array`), which is a view of its storage's memory.  Re
 from __future__ import annotations
 
 import traceback
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -21,7 +20,7 @@ from dynagraph.torch.core.batching_loops import looped
 from dynagraph.torch.core.dtypes import Size, dtype
 from dynagraph.torch.core.grad_mode import mode, saved_hooks
 from dynagraph.torch.core.large import LARGE, is_large, large
-from dynagraph.torch.core.nodes import NUMBERS, Hooks, Node, Removable, changed, node_class
+from dynagraph.torch.core.nodes import NUMBERS, Hooks, Node, Removable, changed, node_class, retain
 from dynagraph.torch.core.primitives import Primitive, define, primitive
 from dynagraph.torch.core.storage import Storage, address_of
 from dynagraph.torch.core.terms import FORWARD
@@ -177,8 +176,7 @@ class Tensor(metaclass=_TensorMeta):
             raise RuntimeError(_NO_GRAD_VIEW.format("its base or another view of its base has been modified inplace"))
         geometry = parts.geometry_of(self._array, base._array)
         self._attr_version = version
-        self._grad_fn = record(AS_STRIDED, (base,), geometry, (self._array,), some=True)
-        self._output_nr = 0
+        take_history(self, record(AS_STRIDED, (base,), geometry, (self._array,), some=True), 0)
         self._requires_grad = self._grad_fn is not None
 
     @property
@@ -293,9 +291,7 @@ class Tensor(metaclass=_TensorMeta):
         if node is None or self._retains:
             return
         self._retains = True
-        if node.retainers is None:
-            node.retainers, node.hooked = {}, True
-        node.retainers[self._output_nr] = weakref.ref(self)
+        retain(node, self._output_nr, self)
 
     @property
     def retains_grad(self) -> bool:
@@ -705,12 +701,23 @@ def write(x: Tensor, result: Tensor, where: Any = True) -> Tensor:
         if x._base is not None:
             _rebase(x, result)
         elif result._requires_grad:
-            x._grad_fn, x._output_nr, x._requires_grad = result._grad_fn, result._output_nr, True
+            take_history(x, result._grad_fn, result._output_nr)
             node = result._grad_fn
             if node is not None and node.saved_out and not mode.hooked and result._output_nr in node.saved_out:
                 storage = storage_of(x)
                 node.saved_out[result._output_nr] = (array, storage, storage.version)
     return x
+
+
+def take_history(x: Tensor, node: Node | None, number: int) -> None:
+    """Make a tensor, whose value is a new one, the output of a node.
+
+    A `grad` that is retained is that by the new value from now on; hooks stay with the old one.
+    """
+    old = x._grad_fn if x._retains else None
+    if old is not None and node is not None and old.retainers and old.retainers.pop(x._output_nr, None) is not None:
+        retain(node, number, x)
+    x._grad_fn, x._output_nr, x._requires_grad = node, number, True
 
 
 def check_cast(source: dtype, target: dtype) -> None:
@@ -734,7 +741,7 @@ def _rebase(x: Tensor, result: Tensor) -> None:
     node = record(COPY_SLICES, (base, result), parts.geometry_of(x._array, base._array), (base._array,))
     if node is None:
         return
-    base._grad_fn, base._output_nr, base._requires_grad = node, 0, True
+    take_history(base, node, 0)
     x._attr_version = -1
     x.grad_fn  # noqa: B018  (renewed now, as the numbers of nodes say when they were made)
 
@@ -798,5 +805,6 @@ def register(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 __all__ = [
     "AS_STRIDED", "CAST", "Packed", "Tensor", "apply", "as_view", "check_cast", "check_overlap", "check_write", "edge_of", "made",
-    "operand_of_write", "quiet", "record", "register", "storage_of", "unpacked_tensor", "view", "wrap", "write", "written",
+    "operand_of_write", "quiet", "record", "register", "storage_of", "take_history", "unpacked_tensor",
+    "view", "wrap", "write", "written",
 ]  # fmt: skip

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from dynagraph._core._dispatch import put_rows
-from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import any_wrong, library_of_array, ufunc_at
 from dynagraph.torch.core.nodes import Node, is_half
@@ -18,7 +17,7 @@ from dynagraph.torch.core.tensor import Tensor, apply, made, quiet, wrap, writte
 from dynagraph.torch.functions.activations import in_single, no_complex_gradient
 from dynagraph.torch.functions.arithmetic import mul
 from dynagraph.torch.functions.common import cast, check_tensor, function
-from dynagraph.torch.functions.indexing import getitem
+from dynagraph.torch.functions.indexing import getitem, has_row_kernels
 from dynagraph.torch.functions.shapes import reshape, unsqueeze
 from dynagraph.torch.functions.sparse import COOTensor, coo
 from dynagraph.torch.functions.sparse_creation import FROM_VALUES
@@ -35,11 +34,6 @@ def _factor(places: Any, rows: int, padding: int, by_frequency: bool, dtype: np.
     return kept[..., None]
 
 
-def _has_kernels(g: Any, places: Any) -> bool:
-    """Captures follow NumPy's functions."""
-    return not is_compiling() and type(g) is type(places) is np.ndarray and g.dtype.char in "fd"
-
-
 def _is_plain(padding: int, by_frequency: bool) -> bool:
     return padding < 0 and not by_frequency
 
@@ -51,7 +45,7 @@ def _take_rows(weight: Any, places: Any, padding: int, by_frequency: bool) -> An
 def _put_rows(g: Any, places: Any, rows: int, padding: int, by_frequency: bool) -> Any:
     if not _is_plain(padding, by_frequency):
         g = g * _factor(places, rows, padding, by_frequency, g.dtype)
-    if _has_kernels(g, places):
+    if has_row_kernels(g, places):
         return put_rows(g, places, rows)
     made = library_of_array(g).zeros((rows, g.shape[-1]), g.dtype)
     ufunc_at(np.add, made, places.reshape(-1), g.reshape(places.size, g.shape[-1]))

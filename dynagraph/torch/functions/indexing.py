@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from dynagraph._core._dispatch import put_rows
+from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import any_wrong, in_c_order, library_of_array, put_beside, ufunc_at
 from dynagraph.torch.core.batching import BatchedArray
@@ -47,7 +50,14 @@ def _in_order_of(x: Any, places: Any, axes: tuple[int, ...], found: Any) -> Any:
     return made
 
 
+def has_row_kernels(g: Any, *places: Any) -> bool:
+    """Whether `put_rows` takes these arrays; captures follow NumPy's functions."""
+    return not is_compiling() and g.dtype.char in "fd" and all(type(a) is np.ndarray for a in (g, *places))
+
+
 def _put(g: Any, *places: Any, axes: tuple[int, ...], base: tuple[int, ...]) -> Any:
+    if has_row_kernels(g, *places) and axes == tuple(range(len(axes))) and all(p.dtype.kind == "i" for p in places):
+        return _put_in_front(g, places, base)
     made = library_of_array(g).zeros(base, g.dtype)
     key: list[Any] = [slice(None)] * len(base)
     for axis, place in zip(axes, places):
@@ -57,6 +67,15 @@ def _put(g: Any, *places: Any, axes: tuple[int, ...], base: tuple[int, ...]) -> 
     else:
         ufunc_at(np.add, made, tuple(key), g)
     return made
+
+
+def _put_in_front(g: Any, places: tuple[Any, ...], base: tuple[int, ...]) -> Any:
+    """As `_put` along the first dimensions: rows of a table that has all others in a row, in the same order."""
+    count = len(places)
+    sizes = base[:count]
+    numbers = [np.where(p < 0, p + n, p) for p, n in zip(places, sizes)]
+    rows = numbers[0] if count == 1 else np.ravel_multi_index(tuple(np.broadcast_arrays(*numbers)), sizes)
+    return put_rows(g.reshape(rows.size, math.prod(base[count:])), rows, math.prod(sizes)).reshape(base)
 
 
 def _index_back(d: Any, g: Any) -> list[Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph._core._dispatch import adaptive_means, adaptive_means_back, max_pool, put_places
+from dynagraph._core._dispatch import adaptive_maxima, adaptive_means, adaptive_means_back, max_pool, put_places
 from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import in_c_order, library_of_array, put_beside, ufunc_at
@@ -102,6 +102,9 @@ def _adaptive_bounds(size: int, count: int) -> tuple[Any, Any]:
 def _adaptive_max_pool(x: Any, places: Sizes) -> tuple[Any, Any]:
     n = len(places)
     shape = x.shape[x.ndim - n :]
+    if _has_kernels(x) and x.size and all(places):
+        flat = (1,) * (3 - n)
+        return tuple(a.reshape(*x.shape[: x.ndim - n], *places) for a in adaptive_maxima(x, (*flat, *shape), (*flat, *places)))
     values, where, computed = x, put_beside(_places(shape), x), False
     for k in reversed(range(n)):
         starts, ends = _adaptive_bounds(shape[k], places[k])

@@ -126,6 +126,8 @@ _triangle("triu")
 
 def _resize(self: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """Another shape in place; its storage grows where that is needed."""
+    if self.requires_grad:
+        raise RuntimeError("cannot resize variables that require grad")
     shape = sizes_of(sizes if size is None else (size,), "resize_")
     count = math.prod(shape)
     storage = storage_of(self)

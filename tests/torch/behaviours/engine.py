@@ -64,6 +64,55 @@ def hooks_set_before_a_write_stay_with_the_old_value(torch: Any) -> Any:
 
 
 @behaviour
+def a_retained_gradient_is_that_by_the_value_after_writes(torch: Any) -> Any:
+    found = []
+    for write in (lambda h: h.mul_(3), lambda h: h[:2].mul_(5), lambda h: h.__setitem__(0, h[1] * 3), lambda h: h.zero_()):
+        x = fresh(torch)
+        h = x * 2
+        h.retain_grad()
+        early = h * 1
+        write(h)
+        h.retain_grad()
+        (early.sum() * 7 + (h * h).sum()).backward()
+        found.append((h.grad, x.grad, h.retains_grad))
+    return found
+
+
+@behaviour
+def a_retained_gradient_of_a_view_is_that_by_its_value_after_writes(torch: Any) -> Any:
+    found = []
+    for write in (lambda h, v: v.mul_(3), lambda h, v: h.mul_(5), lambda h, v: h[1:].mul_(5)):
+        for of_base in (False, True):
+            x = fresh(torch)
+            h = x * 2
+            v = h[:2]
+            v.retain_grad()
+            write(h, v)
+            part = h if of_base else v
+            (part * part).sum().backward()
+            found.append((v.grad, x.grad))
+    return found
+
+
+@behaviour
+def a_retained_gradient_grows_and_has_memory_of_its_own(torch: Any) -> Any:
+    x = fresh(torch)
+    h = x + 1
+    h.retain_grad()
+    y = h.sum()
+    y.backward(retain_graph=True)
+    first = h.grad
+    first.add_(1)
+    y.backward()
+    return first, h.grad, h.grad.stride(), x.grad
+
+
+@behaviour
+def what_requires_a_gradient_is_not_resized(torch: Any) -> Any:
+    return raised(lambda: (fresh(torch) * 2).resize_(1))
+
+
+@behaviour
 def hooks_are_removed(torch: Any) -> Any:
     log: list[str] = []
     y = fresh(torch) * 2
