@@ -148,7 +148,7 @@ def test_without_mpi_ranks_meet_over_sockets(tmp_path, capfd, monkeypatch):
         "dist.init_process_group('gloo')\n"
         "x = torch.ones(3) * (1 + dist.get_rank())\n"
         "dist.all_reduce(x)\n"
-        "print(dist.get_backend(), dist.get_world_size(), x.tolist())\n"
+        "import sys; sys.stdout.write(f'{dist.get_backend()} {dist.get_world_size()} {x.tolist()}\\n')\n"  # at once
         "dist.destroy_process_group()\n"
     )
     assert main(["--nproc-per-node", "2", "--mpiexec", "none", str(script)]) == 0
