@@ -285,7 +285,9 @@ def test_locks_are_free_in_a_forked_child():
 
 
 def test_no_module_has_a_lock_that_a_fork_leaves_taken():
-    renewed = {"dynagraph.backends.cuda.nvrtc": "_compiling", "dynagraph.driver.loading": "_lock"}  # they have hooks of their own
+    renewed = {  # they have hooks of their own
+        "dynagraph.backends.cuda.nvrtc": "_compiling", "dynagraph.driver.loading": "_lock", "dynagraph.cuda.shared_memory": "_lock",
+    }  # fmt: skip
     kinds = (type(threading.Lock()), type(threading.RLock()), threading.Condition, threading.Semaphore)
     found = {(name, attribute) for name, module in sys.modules.items() if name.partition(".")[0] == "dynagraph"
              for attribute, value in vars(module).items() if isinstance(value, kinds)}  # fmt: skip
