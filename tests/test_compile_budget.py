@@ -22,7 +22,7 @@ from dynagraph.backends.registry import get_backend
 from dynagraph.driver import budget as accounts
 from dynagraph.driver import deadline, loading
 from dynagraph.driver.budget import Account, Ledger, Needs, ledger_of
-from dynagraph.driver.compilation import Compilation
+from dynagraph.driver.compilation import LONGEST_REST, REST, Compilation
 from dynagraph.frontend.kinds.iterators import Numbers
 
 X = np.arange(4.0)
@@ -196,11 +196,11 @@ def test_looking_whether_it_is_time_takes_a_small_part_of_short_calls(monkeypatc
 
 
 def test_looks_at_the_frames_of_a_broken_part_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[str] = []
+    looks: list[tuple[Any, ...]] = []
 
-    def noted(self: Compilation, function: Any, code: Any, values: tuple) -> Any:
-        looks.append(function.__name__)
-        return on_frame(self, function, code, values)
+    def noted(*asked: Any) -> Any:
+        looks.append(asked)
+        return on_frame(*asked)
 
     def short(x: Any, k: int) -> Any:
         return x * k
@@ -222,7 +222,12 @@ def test_looks_at_the_frames_of_a_broken_part_are_few(monkeypatch: pytest.Monkey
         accounts.PROCESS.spent = 1e3  # nothing is left
         for _ in range(50):
             compiled(X, 200)
-    assert "short" in looks and len(looks) < 500  # of 10,000 calls
+        of_short = [asked for asked in looks if asked[1] is short]
+        assert 0 < len(of_short) <= len(looks) < 500  # of 10,000 calls
+
+        # an attempt that took long is followed by no longer rest
+        monkeypatch.setattr(Compilation, "entry_for", lambda *_: time.sleep(1.2 * LONGEST_REST / REST))
+        assert on_frame(*of_short[0]) == LONGEST_REST
 
 
 def test_nothing_limits_mode_max() -> None:

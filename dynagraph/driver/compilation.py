@@ -179,8 +179,9 @@ class Compilation(Locked):
         if entry is None:
             if len(callee.failures) >= 2:
                 return _frame_hook.SKIP
-            # seconds; without a budget compiling is never put off
-            return None if callee.account.left() is None else REST * (time.perf_counter() - start)
+            if callee.account.left() is None:  # compiling is never put off
+                return None
+            return min(REST * (time.perf_counter() - start), LONGEST_REST)  # an attempt may have taken long
         if callee.shim is None or callee.shim[0] is not code:
             callee.shim = code, call_instead(code)
         return callee.shim[1], partial(_call_or_plainly, entry, function)  # any program may find no memory
