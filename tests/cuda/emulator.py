@@ -35,10 +35,15 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
+
+from dynagraph._core import _frame_hook
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 ORDERS = ("forward", "reverse", "random", "warps forward", "warps reverse")
 BLOCK_ORDERS = ORDERS[:3]
@@ -130,6 +135,13 @@ def _lines_named(words: str, source: str, around: int = 2) -> str:
     return "\n".join(f"{n:5} {'>' if n in named else '|'} {lines[n - 1]}" for n in shown)
 
 
+def device_side(function: Function) -> Function:
+    """Marks what a GPU does itself: the frame hook is not asked about its frames, nor about those in their extent."""
+    _frame_hook.skip(function.__code__, deep=True)
+    return function
+
+
+@device_side
 def launch(
     function: int,
     grid: tuple[int, int, int],

@@ -12,6 +12,7 @@ from typing import Any
 from dynagraph.backends.cuda.cublas import CublasLt
 from tests.cuda import emulator
 from tests.cuda.device import QueuedDevice
+from tests.cuda.emulator import device_side
 
 SOURCE = Path(__file__).with_name("cublaslt.cpp")
 ARGUMENTS = [*[ctypes.c_void_p] * 14, ctypes.c_size_t, ctypes.c_void_p]  # of cublasLtMatmul
@@ -78,6 +79,7 @@ class QueuedProducts(QueuedDevice):
         self.products = replace(stand_in_cublas(), matmul=address)
         self.streams: list[int] = []  # of the products, in order
 
+    @device_side
     def _queue_product(self, *arguments: Any) -> int:
         library, status = _library(), ctypes.c_int()
         call = library.stand_in_record(ctypes.byref(status), *arguments)
@@ -96,9 +98,11 @@ class _Recorded:
         self._execute: Callable[[int], None] = _library().stand_in_execute
         self._forget: Callable[[int], None] = _library().stand_in_forget
 
+    @device_side
     def __call__(self) -> None:
         self._execute(self._call)
 
+    @device_side
     def __del__(self) -> None:
         self._forget(self._call)
 
