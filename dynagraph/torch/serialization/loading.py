@@ -183,7 +183,7 @@ class _Loader:
         if mapped is not None and not swap:
             row: np.ndarray = mapped[place : place + size]
             return row.view(dtype) if row.ctypes.data % dtype.alignment == 0 else row.copy().view(dtype)
-        array = new_array(dtype, count)
+        array = new_array(dtype, count, reader.source)
         reader.fill(name, array.view(np.uint8))
         if swap:
             array.byteswap(inplace=True)

@@ -73,7 +73,7 @@ def load(data: bytes) -> dict[str, Tensor]:
 
 def read_entry(source: Source, entry: format.Entry) -> np.ndarray:
     """One array of a file."""
-    array = new_array(np.dtype(np.uint8), entry.end - entry.begin)
+    array = new_array(np.dtype(np.uint8), entry.end - entry.begin, source)
     source.fill(entry.begin, array)
     return array.view(entry.dtype).reshape(entry.shape)
 

@@ -18,7 +18,7 @@ from dynagraph.torch.serialization.errors import LoadError
 _BYTES = np.dtype(np.uint8)
 _AT_ONCE = 1 << 20
 _LARGE = 1 << 20  # bytes
-_POPULATED = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE if hasattr(mmap, "MAP_POPULATE") else 0
+_POPULATED = getattr(mmap, "MAP_POPULATE", 0)
 _SEEKABLE = (
     ". You can only torch.load from a file that is seekable. Please pre-load the data into a buffer like io.BytesIO and try to "
     "load "
@@ -73,7 +73,7 @@ class Source:
 
 
 class FileSource(Source):
-    """A file of the system, read at places without moving it, straight into memory."""
+    """A file of the system, read at places without moving it, straight into memory; large arrays by several threads."""
 
     def __init__(self, file: Any, name: str = ""):
         super().__init__(file, name)
@@ -119,15 +119,17 @@ def source_of(file: Any) -> Source:
     return Source(file)
 
 
-def new_array(dtype: np.dtype, count: int) -> np.ndarray:
-    """Memory for what is read.  Of large arrays its pages are there at once: one call of the system for all, not a fault for each.
+def new_array(dtype: np.dtype, count: int, source: Source | None = None) -> np.ndarray:
+    """Memory for what is read.  The pages of large arrays are there by few calls of the system, not by a fault for each:
+    now, or where `source` is a file by the threads that read it.
 
     (NumPy asks for huge pages, which a system whose memory is in pieces may take longer to find than a file takes to be read.)
     """
     size = count * dtype.itemsize
     if size < _LARGE or not _POPULATED:
         return np.empty(count, dtype)
-    return np.frombuffer(mmap.mmap(-1, size, flags=_POPULATED), dtype, count)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (0 if isinstance(source, FileSource) else _POPULATED)
+    return np.frombuffer(mmap.mmap(-1, size, flags=flags), dtype, count)
 
 
 __all__ = ["FileSource", "MemorySource", "Source", "is_plain_file", "new_array", "source_of"]
