@@ -18,9 +18,11 @@ def getattr_of(module: str, at_first_use: Mapping[str, str] = MappingProxyType({
     """The ``__getattr__`` of a module: imports a submodule at its first use; other names are errors that say where the list is.
 
     The error is AttributeError, and ImportError in ``from module import name``.  `at_first_use`: names of the module, and the
-    modules that they are imported from when somebody asks for them.
+    modules that they are imported from when somebody asks for them; `dir` of the module has them.
     """
     public = module.removeprefix("dynagraph.")
+    if at_first_use:
+        sys.modules[module].__dict__["__dir__"] = lambda: sorted({*vars(sys.modules[module]), *at_first_use})
 
     def __getattr__(name: str) -> Any:
         if name.startswith("__"):

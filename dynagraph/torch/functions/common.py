@@ -431,6 +431,34 @@ def sizes_of(args: Sequence[Any], who: str = "size") -> tuple[int, ...]:
     return tuple(found)
 
 
+def number_as(value: Any, target: np.dtype, kind: dtypes.dtype) -> Any:
+    """A number in a dtype; RuntimeError where it is beyond it."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    limit = True
+    if target.kind != "c" and isinstance(value, (complex, np.complexfloating)) and value.imag != 0:
+        limit = False
+    real = value.real if isinstance(value, (complex, np.complexfloating)) and target.kind != "c" else value
+    if target.kind in "iu" and limit:
+        bounds = np.iinfo(target)
+        low = -int(bounds.max) if target.kind == "u" else int(bounds.min)
+        limit = (isinstance(real, int) or bool(np.isfinite(real))) and low <= int(real) <= int(bounds.max)
+        if limit:
+            return np.asarray(int(real)).astype(target)[()]
+    elif target.kind in "fV" and limit:
+        limit = not np.isfinite(real) or abs(real) <= dtypes.finfo(kind).max
+    if not limit:
+        name = _C_NAMES.get(kind.name, kind.name)
+        raise RuntimeError(f"value cannot be converted to type {name} without overflow")
+    return np.asarray(real).astype(target)[()]
+
+
+_C_NAMES = {
+    "float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int32": "int",
+    "int64": "int64_t", "int8": "int8_t", "int16": "int16_t", "uint8": "uint8_t",
+}  # fmt: skip
+
+
 def plain_forms(*names: str) -> list[Any]:
     """Functions that have been declared, without their ``out=`` form."""
     return [getattr(NAMESPACES["torch"][name], "__wrapped__", NAMESPACES["torch"][name]) for name in names]
@@ -438,6 +466,6 @@ def plain_forms(*names: str) -> list[Any]:
 
 __all__ = [
     "NAMESPACES", "NUMBERS", "cast", "check_broadcast", "check_tensor", "dim_of", "dims_of", "floating", "function", "in_place",
-    "of_one_dtype", "plain_forms", "pointwise", "promoted", "result_type_of", "sizes_of", "store_out", "tensor_of", "with_out",
-    "wrapped_number",
+    "number_as", "of_one_dtype", "plain_forms", "pointwise", "promoted", "result_type_of", "sizes_of", "store_out", "tensor_of",
+    "with_out", "wrapped_number",
 ]  # fmt: skip

@@ -280,7 +280,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
                 f"contracted dimensions need to match, but first has size {n} in dim {x} and second has size {m} in dim {y}"
             )
         if n != m:
-            a, b = (sum(a, x, True), b) if m == 1 else (a, sum(b, y, True))
+            a, b = (sum(a, x, True, dtype=a.dtype), b) if m == 1 else (a, sum(b, y, True, dtype=b.dtype))
     rows = [k for k in range(a._array.ndim) if k not in first]
     columns = [k for k in range(b._array.ndim) if k not in second]
     inner = math.prod(a._array.shape[k] for k in first)

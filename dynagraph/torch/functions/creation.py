@@ -13,7 +13,7 @@ from dynagraph.torch.core.arrays import in_c_order
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.storage import Storage
 from dynagraph.torch.core.tensor import Tensor, made, storage_of, wrap
-from dynagraph.torch.functions.common import NAMESPACES, check_tensor, function, sizes_of, store_out
+from dynagraph.torch.functions.common import NAMESPACES, check_tensor, function, number_as, sizes_of, store_out
 from dynagraph.torch.functions.conversion import pin_memory as pinned
 from dynagraph.torch.functions.conversion import to_device
 from dynagraph.torch.functions.pointwise_primitives import empty_in_order
@@ -95,6 +95,7 @@ def _array_of(data: Any, given: DType | None) -> np.ndarray:
             raise TypeError(f"new(): invalid data type '{type(found).__name__}'")
         raise RuntimeError(f"Could not infer dtype of {type(found).__name__}")
     if given is not None:
+        _check_fits(array, given)
         return _converted(array, given)
     if array.dtype.kind == "f" and array.dtype.itemsize == 8 and not _holds(data, np.float64):
         return array.astype(dtypes.get_default_dtype().numpy)
@@ -105,10 +106,21 @@ def _array_of(data: Any, given: DType | None) -> np.ndarray:
     return array
 
 
+def _check_fits(array: np.ndarray, given: DType) -> None:
+    """RuntimeError for numbers beyond an integer dtype; negative ones of an unsigned dtype count from its end."""
+    if given.numpy.kind not in "iu" or array.dtype.kind not in "iuf" or not array.size:
+        return
+    bounds = np.iinfo(given.numpy)
+    least = -int(bounds.max) if given.numpy.kind == "u" else int(bounds.min)
+    ends = array.min(), array.max()
+    if not all(np.isfinite(end) and least <= int(end) <= bounds.max for end in ends):
+        raise RuntimeError(f"value cannot be converted to type {given.name} without overflow")
+
+
 def _converted(array: np.ndarray, given: DType) -> np.ndarray:
     with np.errstate(all="ignore"):
         if array.dtype.kind == "c" and not given.is_complex:
-            raise RuntimeError("value cannot be converted to type without overflow")
+            raise TypeError("must be real number, not complex")
         return array.astype(given.numpy)
 
 
@@ -238,8 +250,9 @@ def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, r
 @function("scalar_tensor", method=False)
 def scalar_tensor(s: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A number as a tensor without dimensions."""
-    wanted = _numpy_dtype(dtype)
-    return made_there(lambda library: library.asarray(s, wanted), device, requires_grad)
+    wanted = dtype or dtypes.get_default_dtype()
+    number = number_as(_number(s), wanted.numpy, wanted)
+    return made_there(lambda library: library.asarray(number, wanted.numpy), device, requires_grad)
 
 
 # -- of one value -----------------------------------------------------------------------------------------------------
@@ -307,11 +320,12 @@ def full(
         raise TypeError(f"full(): argument 'size' (position 1) must be tuple of ints, not {type(size).__name__}")
     shape = sizes_of(size, "full")
     _check_sizes(shape)
-    wanted = _numpy_dtype(dtype, dtypes.of_number(fill_value))
+    kind = dtype or dtypes.of_number(fill_value)
+    number, wanted = number_as(fill_value, kind.numpy, kind), kind.numpy
     if out is not None:
-        store_out(out, made(np.full(shape, fill_value, wanted)))
+        store_out(out, made(np.full(shape, number, wanted)))
         return out
-    return made_there(lambda library: library.full(shape, fill_value, wanted), device, requires_grad, pin_memory)
+    return made_there(lambda library: library.full(shape, number, wanted), device, requires_grad, pin_memory)
 
 
 def _like(name: str, make: Any) -> None:
@@ -344,7 +358,7 @@ def _empty_like(x: Any, dtype: np.dtype) -> Any:
 
 def _full_like(x: Any, fill_value: Any, dtype: np.dtype) -> Any:
     found = _empty_like(x, dtype)
-    found[...] = fill_value._array.item() if isinstance(fill_value, Tensor) else fill_value
+    found[...] = number_as(_number(fill_value), dtype, dtypes.of_numpy(dtype))
     return found
 
 
@@ -454,6 +468,8 @@ def _spaced(low: Any, high: Any, steps: int, given: DType | None, library: Any) 
     is_complex = isinstance(low, complex) or isinstance(high, complex)
     default = dtypes.get_default_dtype()
     wanted = given or (default.to_complex() if is_complex else default)
+    if wanted.numpy.kind in "iu":
+        low, high = int(low), int(high)
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     if steps == 1:
@@ -486,6 +502,8 @@ def logspace(
 ) -> Tensor:  # fmt: skip
     """Powers of `base`, whose exponents are at equal distances."""
     wanted = _numpy_dtype(dtype)
+    if wanted.kind in "iu":
+        start, end = int(_number(start)), int(_number(end))
 
     def make(library: Any) -> Any:
         return np.power(base, _spaced(start, end, steps, dtypes.float64, library)).astype(wanted)

@@ -14,9 +14,9 @@ from dynagraph.torch.core.arrays import library_of_array, put_beside
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.storage import address_of
 from dynagraph.torch.core.tensor import Tensor, apply, check_write, made, storage_of
-from dynagraph.torch.functions.common import NUMBERS, cast, check_tensor, dim_of, function, promoted
+from dynagraph.torch.functions.common import NUMBERS, cast, check_tensor, dim_of, function, number_as, promoted
 from dynagraph.torch.functions.places import change, check_complex_gradient, check_places, define_store, is_batched
-from dynagraph.torch.functions.selection import index_select, number_as
+from dynagraph.torch.functions.selection import index_select
 from dynagraph.torch.functions.shape_primitives import store_diagonal
 from dynagraph.torch.functions.shapes import clone, contiguous_format, expand, flatten, reshape, unsqueeze
 from dynagraph.torch.functions.splitting import diagonal

@@ -209,6 +209,8 @@ def _fractional(n: int) -> None:
         only_floats(x, f"{who}_out_frame")
         single = len(shape) == n + 1
         batch = unsqueeze(x, 0) if single else x
+        if single and _random_samples is not None:  # of which PyTorch reads the first batch
+            _random_samples = _random_samples[:1]
         samples = _samples(batch, _random_samples, n)
         values, places = apply(PRIMITIVES[who], batch, samples, kernel=kernel, places=counts)
         return (squeeze(values, 0), squeeze(places, 0)) if single else (values, places)

@@ -85,6 +85,7 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: in
     x = check_tensor(input, "gradient", "input")
     if x.dtype is dtypes.uint8:
         raise RuntimeError("torch.gradient does not support uint8 input.")
+    spacing = 1 if spacing is None else spacing
     if not isinstance(spacing, (*NUMBERS, list, tuple)):
         raise TypeError(
             f"gradient() received an invalid combination of arguments - got (Tensor, spacing={type(spacing).__name__}), but "

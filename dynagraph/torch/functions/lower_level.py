@@ -28,6 +28,7 @@ from dynagraph.torch.functions import convolution as _convolution  # noqa: F401
 from dynagraph.torch.functions import padding as _padding  # noqa: F401
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor, dims_of, function
 from dynagraph.torch.functions.embedding import _renormalize
+from dynagraph.torch.functions.padding import constant
 
 _F, _torch = NAMESPACES["functional"], NAMESPACES["torch"]
 
@@ -129,6 +130,8 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
     """With borders of a number."""
     if len(pad) % 2:
         raise RuntimeError(f"Length of pad must be even but instead it equals {len(pad)}")
+    if isinstance(value, complex):  # which `pad` refuses
+        return constant(check_tensor(input, "constant_pad_nd", "input"), [int(n) for n in pad], value)
     return _F["pad"](input, pad, "constant", value)
 
 

@@ -13,10 +13,10 @@ from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import in_c_order, is_on_gpu, library_of_array, ufunc_at
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply, check_write, made, operand_of_write, wrap, write
-from dynagraph.torch.functions.common import cast, check_broadcast, check_tensor, dim_of, function
+from dynagraph.torch.functions.common import cast, check_broadcast, check_tensor, dim_of, function, number_as
 from dynagraph.torch.functions.indexing import INDEX_PUT
 from dynagraph.torch.functions.places import change, check_places, define_store, is_batched, nothing, store_flat, storing
-from dynagraph.torch.functions.selection import gather, number_as
+from dynagraph.torch.functions.selection import gather
 from dynagraph.torch.functions.shapes import expand, flatten
 
 # -- masks --------------------------------------------------------------------------------------------------------------

@@ -161,6 +161,10 @@ def batch_norm(
     if training:
         _check_more_than_one((*shape, 1, 1)[: max(len(shape), 2)], x.shape)
     _check_momentum(momentum, "batch_norm")
+    if training and eps <= 0.0:
+        raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
+    if eps < 0.0:
+        raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
     count = shape[1] if len(shape) > 1 else 0
     if not training:
         for name, t in (("running_mean", running_mean), ("running_var", running_var)):

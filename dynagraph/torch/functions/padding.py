@@ -176,6 +176,13 @@ _WITHOUT_CONSTANT = {
 }
 
 
+def constant(x: Tensor, widths: list[int], value: Any) -> Tensor:
+    """With borders of a number."""
+    _check_constant(x, widths)
+    filled = np.asarray(value).astype(x._array.dtype)[()]
+    return apply(CONSTANT, x, pads=_pairs(widths, x._array.ndim), value=filled)
+
+
 @function(method=False, namespace="functional")
 def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:
     """With borders: widths before and after the last dimension, then before and after the one in front of it, and so on."""
@@ -191,9 +198,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
         raise RuntimeError("Padding length should be less than or equal to two times the input dimension but got padding length "
                            f"{len(widths)} and input of dimension {x._array.ndim}")  # fmt: skip
     if mode == "constant":
-        _check_constant(x, widths)
-        filled = np.asarray(0 if value is None else value).astype(x._array.dtype)[()]
-        return apply(CONSTANT, x, pads=_pairs(widths, x._array.ndim), value=filled)
+        return constant(x, widths, 0 if value is None else value)
     if value is not None and value != 0:
         raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
     n = len(widths) // 2

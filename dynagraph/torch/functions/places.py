@@ -156,7 +156,8 @@ def define_store(name: str, store: Callable[..., None], vjps: Any, saves: Any, o
     """A primitive that is its first operand with something stored in it: ``store(array, *others, **attrs)`` does so."""
 
     def forward(x: Any, *others: Any, **attrs: Any) -> Any:
-        made = x.copy(order=order)
+        # a gradient without dimensions may be NumPy's scalar, whose copies cannot be written to
+        made = np.array(x) if isinstance(x, np.generic) else x.copy(order=order)
         store(made, *others, **attrs)
         return made
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -136,7 +137,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     y = unsqueeze(other, -1) if b == 1 else other
     _check_inner(x, y)
     if a >= 3 and b <= 2:  # one product of all rows
-        rows = reshape(x, -1, x._array.shape[-1])
+        rows = reshape(x, math.prod(x._array.shape[:-1]), x._array.shape[-1])
         result = reshape(_product(rows, y), (*x._array.shape[:-1], y._array.shape[-1]))
     else:
         result = _product(x, y, MATMUL if x._array.ndim == 2 and y._array.ndim == 2 else BMM)
@@ -168,8 +169,11 @@ def _check_inner(x: Tensor, y: Tensor) -> None:
 
 
 def _scaled(product: Tensor, input: Tensor, beta: Any, alpha: Any) -> Tensor:
-    if product._array.dtype.kind == "b":
+    kind = product._array.dtype.kind
+    if kind == "b":
         alpha, beta = bool(alpha), bool(beta)
+    elif kind in "iu":
+        alpha, beta = int(alpha), int(beta)
     product = product if alpha == 1 else mul(product, alpha)
     given = expand(input, product._array.shape)
     if beta == 0:
@@ -204,6 +208,9 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any 
 @function(inplace=True, out=True)
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """``beta * input + alpha * outer(vec1, vec2)``."""
+    for name, number in (("beta", beta), ("alpha", alpha)):
+        if isinstance(number, float) and all(t._array.dtype.kind in "iub" for t in (input, vec1, vec2)):
+            raise RuntimeError(f"For integral input tensors, argument {name} must not be a floating point number.")
     return _scaled(outer(vec1, vec2), input, beta, alpha)
 
 

@@ -11,7 +11,7 @@ from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import library_of_array
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply
-from dynagraph.torch.functions.common import NUMBERS, check_tensor, dim_of, function
+from dynagraph.torch.functions.common import NUMBERS, check_tensor, dim_of, function, number_as
 from dynagraph.torch.functions.index_reductions import INDEX_REDUCE, SCATTER_REDUCE
 from dynagraph.torch.functions.places import (
     GATHER,
@@ -230,34 +230,6 @@ def _of_rank(index: Tensor, x: Tensor) -> Tensor:
     if not index._array.size:
         return index.reshape((0,) * rank)  # type: ignore[attr-defined]
     return index.reshape((1,) * rank)  # type: ignore[attr-defined]
-
-
-def number_as(value: Any, target: np.dtype, kind: dtypes.dtype) -> Any:
-    """A number in a dtype; RuntimeError where it is beyond it."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    limit = True
-    if target.kind != "c" and isinstance(value, (complex, np.complexfloating)) and value.imag != 0:
-        limit = False
-    real = value.real if isinstance(value, (complex, np.complexfloating)) and target.kind != "c" else value
-    if target.kind in "iu" and limit:
-        bounds = np.iinfo(target)
-        low = -int(bounds.max) if target.kind == "u" else int(bounds.min)
-        limit = bool(np.isfinite(real)) and low <= int(real) <= int(bounds.max)
-        if limit:
-            return np.asarray(int(real)).astype(target)[()]
-    elif target.kind in "fV" and limit:
-        limit = not np.isfinite(real) or abs(real) <= dtypes.finfo(kind).max
-    if not limit:
-        name = _C_NAMES.get(kind.name, kind.name)
-        raise RuntimeError(f"value cannot be converted to type {name} without overflow")
-    return np.asarray(real).astype(target)[()]
-
-
-_C_NAMES = {
-    "float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int32": "int",
-    "int64": "int64_t", "int8": "int8_t", "int16": "int16_t", "uint8": "uint8_t",
-}  # fmt: skip
 
 
 @storing(out=True)

@@ -63,6 +63,8 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
     k = dim_of(dim, x._array.ndim)
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
+    if not n:
+        return apply(COPY, x)
     for other in (prepend, append):
         if other is not None and other._array.ndim != x._array.ndim:
             raise RuntimeError("diff expects prepend or append to be the same dimension as input")
@@ -75,8 +77,6 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
                     )
     if prepend is not None or append is not None:
         x = cat([part for part in (prepend, x, append) if part is not None], k)
-    if not n:
-        return apply(COPY, x)
     for _ in range(min(n, x._array.shape[k])):
         length = x._array.shape[k]
         if not length:

@@ -130,7 +130,7 @@ def _turns(x: Any, low: float, span: float) -> tuple[Any, Any]:
 
 def _reflected(x: Any, low: float, span: float) -> Any:
     extra, backwards = _turns(x, low, span)
-    return np.where(backwards, span - extra, extra) + low
+    return (np.where(backwards, span - extra, extra) + low).astype(x.dtype)
 
 
 def _reflected_slope(x: Any, low: float, span: float) -> Any:

@@ -19,3 +19,4 @@ from dynagraph.torch.nn.modules import *  # noqa: F403
 from dynagraph.torch.nn.parallel import DataParallel as DataParallel
 
 __getattr__ = _getattr_of(__name__, {"SyncBatchNorm": "dynagraph.torch.nn.modules.sync_batchnorm"})
+__all__ = [name for name in dir() if not name.startswith("_") and name != "annotations"] + ["SyncBatchNorm"]  # noqa: F405
