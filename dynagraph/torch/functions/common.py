@@ -12,6 +12,7 @@ which makes ``torch.lerp``, ``Tensor.lerp``, ``Tensor.lerp_`` and ``torch.lerp(.
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import types
 import warnings
@@ -431,26 +432,35 @@ def sizes_of(args: Sequence[Any], who: str = "size") -> tuple[int, ...]:
     return tuple(found)
 
 
-def number_as(value: Any, target: np.dtype, kind: dtypes.dtype) -> Any:
-    """A number in a dtype; RuntimeError where it is beyond it."""
+def fitting_number(value: Any, target: np.dtype, kind: dtypes.dtype, name: str = "") -> Any:
+    """A number that NumPy takes for a dtype; RuntimeError where it is beyond it.  Unsigned dtypes count negative ones from their end.
+
+    All is comparisons of Python's numbers, which are guards where a captured number changes.
+    """
     if isinstance(value, np.generic):
         value = value.item()
-    limit = True
-    if target.kind != "c" and isinstance(value, (complex, np.complexfloating)) and value.imag != 0:
-        limit = False
-    real = value.real if isinstance(value, (complex, np.complexfloating)) and target.kind != "c" else value
-    if target.kind in "iu" and limit:
+    real = value.real if isinstance(value, complex) and target.kind != "c" else value
+    if target.kind != "c" and isinstance(value, complex) and value.imag != 0:
+        fits = False
+    elif target.kind in "iu":
         bounds = np.iinfo(target)
-        low = -int(bounds.max) if target.kind == "u" else int(bounds.min)
-        limit = (isinstance(real, int) or bool(np.isfinite(real))) and low <= int(real) <= int(bounds.max)
-        if limit:
-            return np.asarray(int(real)).astype(target)[()]
-    elif target.kind in "fV" and limit:
-        limit = not np.isfinite(real) or abs(real) <= dtypes.finfo(kind).max
-    if not limit:
-        name = _C_NAMES.get(kind.name, kind.name)
+        high = int(bounds.max)
+        fits = (-high if target.kind == "u" else int(bounds.min)) - 1 < real < high + 1
+        if fits:
+            whole = real if isinstance(real, int) else int(real)
+            return whole + high + 1 if target.kind == "u" and whole < 0 else whole
+    else:
+        most = dtypes.finfo(kind).max if target.kind in "fV" else math.inf  # of complex dtypes nothing is compared
+        fits = most == math.inf or not (most < real < math.inf or -math.inf < real < -most)
+    if not fits:
+        name = name or _C_NAMES.get(kind.name, kind.name)
         raise RuntimeError(f"value cannot be converted to type {name} without overflow")
-    return np.asarray(real).astype(target)[()]
+    return real
+
+
+def number_as(value: Any, target: np.dtype, kind: dtypes.dtype) -> Any:
+    """A number in a dtype; RuntimeError where it is beyond it."""
+    return np.asarray(fitting_number(value, target, kind)).astype(target)[()]
 
 
 _C_NAMES = {
@@ -465,7 +475,7 @@ def plain_forms(*names: str) -> list[Any]:
 
 
 __all__ = [
-    "NAMESPACES", "NUMBERS", "cast", "check_broadcast", "check_tensor", "dim_of", "dims_of", "floating", "function", "in_place",
-    "number_as", "of_one_dtype", "plain_forms", "pointwise", "promoted", "result_type_of", "sizes_of", "store_out", "tensor_of",
-    "with_out", "wrapped_number",
+    "NAMESPACES", "NUMBERS", "cast", "check_broadcast", "check_tensor", "dim_of", "dims_of", "fitting_number", "floating",
+    "function", "in_place", "number_as", "of_one_dtype", "plain_forms", "pointwise", "promoted", "result_type_of", "sizes_of",
+    "store_out", "tensor_of", "with_out", "wrapped_number",
 ]  # fmt: skip

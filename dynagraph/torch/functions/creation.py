@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.markers import is_compiling
 from dynagraph.torch.core import devices, dtypes
 from dynagraph.torch.core.arrays import in_c_order
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.storage import Storage
 from dynagraph.torch.core.tensor import Tensor, made, storage_of, wrap
-from dynagraph.torch.functions.common import NAMESPACES, check_tensor, function, number_as, sizes_of, store_out
+from dynagraph.torch.functions.common import NAMESPACES, check_tensor, fitting_number, function, sizes_of, store_out
 from dynagraph.torch.functions.conversion import pin_memory as pinned
 from dynagraph.torch.functions.conversion import to_device
 from dynagraph.torch.functions.pointwise_primitives import empty_in_order
@@ -95,7 +96,7 @@ def _array_of(data: Any, given: DType | None) -> np.ndarray:
             raise TypeError(f"new(): invalid data type '{type(found).__name__}'")
         raise RuntimeError(f"Could not infer dtype of {type(found).__name__}")
     if given is not None:
-        _check_fits(array, given)
+        _check_fits(data, array, given)
         return _converted(array, given)
     if array.dtype.kind == "f" and array.dtype.itemsize == 8 and not _holds(data, np.float64):
         return array.astype(dtypes.get_default_dtype().numpy)
@@ -106,15 +107,18 @@ def _array_of(data: Any, given: DType | None) -> np.ndarray:
     return array
 
 
-def _check_fits(array: np.ndarray, given: DType) -> None:
-    """RuntimeError for numbers beyond an integer dtype; negative ones of an unsigned dtype count from its end."""
+def _check_fits(data: Any, array: np.ndarray, given: DType) -> None:
+    """RuntimeError for numbers beyond an integer dtype."""
     if given.numpy.kind not in "iu" or array.dtype.kind not in "iuf" or not array.size:
         return
-    bounds = np.iinfo(given.numpy)
-    least = -int(bounds.max) if given.numpy.kind == "u" else int(bounds.min)
-    ends = array.min(), array.max()
-    if not all(np.isfinite(end) and least <= int(end) <= bounds.max for end in ends):
-        raise RuntimeError(f"value cannot be converted to type {given.name} without overflow")
+    for number in _numbers_of(data) if is_compiling() else (array.min(), array.max()):  # captured numbers may change
+        fitting_number(number, given.numpy, given, given.name)
+
+
+def _numbers_of(data: Any) -> list[Any]:
+    if isinstance(data, (list, tuple)):
+        return [number for each in data for number in _numbers_of(each)]
+    return [data] if isinstance(data, (int, float)) else []
 
 
 def _converted(array: np.ndarray, given: DType) -> np.ndarray:
@@ -251,7 +255,7 @@ def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, r
 def scalar_tensor(s: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A number as a tensor without dimensions."""
     wanted = dtype or dtypes.get_default_dtype()
-    number = number_as(_number(s), wanted.numpy, wanted)
+    number = fitting_number(_number(s), wanted.numpy, wanted)
     return made_there(lambda library: library.asarray(number, wanted.numpy), device, requires_grad)
 
 
@@ -321,7 +325,7 @@ def full(
     shape = sizes_of(size, "full")
     _check_sizes(shape)
     kind = dtype or dtypes.of_number(fill_value)
-    number, wanted = number_as(fill_value, kind.numpy, kind), kind.numpy
+    number, wanted = fitting_number(fill_value, kind.numpy, kind), kind.numpy
     if out is not None:
         store_out(out, made(np.full(shape, number, wanted)))
         return out
@@ -358,7 +362,7 @@ def _empty_like(x: Any, dtype: np.dtype) -> Any:
 
 def _full_like(x: Any, fill_value: Any, dtype: np.dtype) -> Any:
     found = _empty_like(x, dtype)
-    found[...] = number_as(_number(fill_value), dtype, dtypes.of_numpy(dtype))
+    found[...] = fitting_number(_number(fill_value), dtype, dtypes.of_numpy(dtype))
     return found
 
 
