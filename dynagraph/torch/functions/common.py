@@ -433,7 +433,7 @@ def sizes_of(args: Sequence[Any], who: str = "size") -> tuple[int, ...]:
 
 
 def fitting_number(value: Any, target: np.dtype, kind: dtypes.dtype, name: str = "") -> Any:
-    """A number that NumPy takes for a dtype; RuntimeError where it is beyond it.  Unsigned dtypes count negative ones from their end.
+    """A number that NumPy takes for a dtype; RuntimeError where it is beyond it.  Unsigned dtypes count negatives from their end.
 
     All is comparisons of Python's numbers, which are guards where a captured number changes.
     """
