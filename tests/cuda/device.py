@@ -71,6 +71,7 @@ class QueuedDevice(EmulatedDevice):
     def stream(self) -> int:
         return int(self.machine.cuda.get_current_stream().ptr)
 
+    @emulator.device_side
     def _queue(self, function: int, *rest: Any) -> int:
         *sizes, stream, parameters, _ = rest
         addresses = ctypes.cast(parameters, ctypes.POINTER(ctypes.c_void_p))
@@ -78,7 +79,7 @@ class QueuedDevice(EmulatedDevice):
         given = [(ctypes.c_char * n).from_buffer_copy(ctypes.string_at(addresses[k], n)) for k, n in enumerate(bytes_of)]
         queue = self.machine.queue_at(self.device(), stream or 0)
         self.launches += queue.captured is None
-        queue.add(lambda: emulator.launch(function, tuple(sizes[:3]), tuple(sizes[3:6]), sizes[6], given))
+        queue.add(partial(emulator.launch, function, tuple(sizes[:3]), tuple(sizes[3:6]), sizes[6], given))
         return 0
 
 

@@ -130,6 +130,13 @@ def _lines_named(words: str, source: str, around: int = 2) -> str:
     return "\n".join(f"{n:5} {'>' if n in named else '|'} {lines[n - 1]}" for n in shown)
 
 
+def device_side(function: Function) -> Function:
+    """Marks what a GPU does itself: the frame hook is not asked about its frames, nor about those in their extent."""
+    _frame_hook.skip(function.__code__, deep=True)
+    return function
+
+
+@device_side
 def launch(
     function: int,
     grid: tuple[int, int, int],

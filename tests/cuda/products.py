@@ -78,6 +78,7 @@ class QueuedProducts(QueuedDevice):
         self.products = replace(stand_in_cublas(), matmul=address)
         self.streams: list[int] = []  # of the products, in order
 
+    @device_side
     def _queue_product(self, *arguments: Any) -> int:
         library, status = _library(), ctypes.c_int()
         call = library.stand_in_record(ctypes.byref(status), *arguments)
@@ -96,9 +97,11 @@ class _Recorded:
         self._execute: Callable[[int], None] = _library().stand_in_execute
         self._forget: Callable[[int], None] = _library().stand_in_forget
 
+    @device_side
     def __call__(self) -> None:
         self._execute(self._call)
 
+    @device_side
     def __del__(self) -> None:
         self._forget(self._call)
 
