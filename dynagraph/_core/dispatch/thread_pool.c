@@ -52,8 +52,8 @@ typedef struct {
 } region;
 
 typedef struct {
-    _Atomic uint64_t claims; /* the region's generation << 32 | how many parts are claimed */
-    char padding[56];        /* a cache line of its own */
+    _Atomic uint64_t left; /* the region's generation << 32 | how many parts nobody has claimed */
+    char padding[56];      /* a cache line of its own */
 } share;
 
 enum { OWN, MOVED, CHANGES };
@@ -181,28 +181,30 @@ static void back(worker_state *w) {}
 
 /* -- regions ----------------------------------------------------------------------------------------------------------------- */
 
-/* -1 where all parts of the share are claimed, or the region has ended */
-static int64_t claim(uint32_t generation, int share, int64_t n_parts)
+/* How many parts were left of the share, the first of which is the caller's now; 0: none, or the region has ended.  One who gets a
+   part has read the right region if it saw the generation before: no region ends, and none is written, while parts are left. */
+static int64_t claim(uint32_t generation, int share)
 {
-    _Atomic uint64_t *claims = &pool.shares[share].claims;
-    uint64_t seen = atomic_load_explicit(claims, memory_order_relaxed);
-    while ((uint32_t)(seen >> 32) == generation && (int64_t)(uint32_t)seen < n_parts)
-        if (atomic_compare_exchange_weak(claims, &seen, seen + 1))
+    _Atomic uint64_t *left = &pool.shares[share].left;
+    uint64_t seen = atomic_load_explicit(left, memory_order_relaxed);
+    while ((uint32_t)(seen >> 32) == generation && (uint32_t)seen > 0)
+        if (atomic_compare_exchange_weak(left, &seen, seen - 1))
             return (int64_t)(uint32_t)seen;
-    return -1;
+    return 0;
 }
 
 /* gives how many parts it did */
 static int64_t take_part(const region *what, uint32_t generation, int thread)
 {
-    int64_t n_parts = (what->share + what->part - 1) / what->part, part, done = 0;
+    const int64_t n_parts = (what->share + what->part - 1) / what->part;
+    int64_t left, done = 0;
     worker_state *me = &pool.states[thread];
     for (int k = 0; k < what->threads; ++k) {
         int share = (thread + k) % what->threads;
-        while ((part = claim(generation, share, n_parts)) >= 0) {
+        while ((left = claim(generation, share)) > 0) {
             atomic_store_explicit(&me->works, 1, memory_order_relaxed);
             int64_t end = what->share * (share + 1) < what->n ? what->share * (share + 1) : what->n;
-            int64_t lo = what->share * share + what->part * part, hi = lo + what->part < end ? lo + what->part : end;
+            int64_t lo = what->share * share + what->part * (n_parts - left), hi = lo + what->part < end ? lo + what->part : end;
             if (lo < hi && !dg_stops(what->stop))
                 what->kernel(what->buffers, what->sizes, lo, hi, thread, what->stop);
             ++done;
@@ -237,7 +239,7 @@ static void *worker(void *argument)
 #endif
     for (;;) {
         generation = wait_for_region(generation);
-        /* It may be over by now and the next one in the making: nothing of it can be claimed then, and what was read goes unused. */
+        /* It may be over by now and the next one in the making: nothing can be claimed then, and what was read goes unused. */
         region what = pool.region;
         back(me);
         if (thread < what.threads)
@@ -340,9 +342,10 @@ static void parallel(dg_range kernel, void *const *buffers, const int64_t *sizes
     part = part < most ? part : most;
     pool.region = (region){kernel, buffers, sizes, n, share, part, threads, stop};
     uint32_t generation = atomic_load(&pool.generation) + 1;
-    atomic_store(&pool.pending, (uint32_t)(threads * ((share + part - 1) / part)));
+    const uint32_t n_parts = (uint32_t)((share + part - 1) / part);
+    atomic_store(&pool.pending, n_parts * (uint32_t)threads);
     for (int k = 0; k < threads; ++k)
-        atomic_store(&pool.shares[k].claims, (uint64_t)generation << 32);
+        atomic_store(&pool.shares[k].left, (uint64_t)generation << 32 | n_parts);
     spread(threads);
     atomic_store(&pool.generation, generation);
     if (atomic_load(&pool.sleeping))
