@@ -19,6 +19,7 @@ enum {
     BALANCED = 4,             /* tiles */
     ALIGNED = 16,             /* elements: a cache line at least */
     FEW_ROWS = 2,             /* that are multiplied one by one */
+    LONG_ROW = 2048,          /* bytes: shorter pieces of rows are read more slowly */
     DIRECT = 112,             /* an operand that is multiplied with no more rows or columns than that is not worth packing */
 };
 

@@ -408,6 +408,8 @@ static void NAME(choose_parts)(PLAN *plan, int64_t threads)
         const int64_t in_batch = blocks_of(m, plan->rows) * blocks_of(n, plan->columns);
         if (in_batch * product->batches >= wanted || terms / (double)in_batch < 2 * PART_TERMS)
             return;
+        if (plan->direct_b && plan->direct_b->outer == 1 && m <= FEW_ROWS && plan->columns < 2 * LONG_ROW / (int64_t)sizeof(T))
+            return;
         if (plan->columns >= 2 * plan->rows && plan->columns > 4 * nr)
             plan->columns = rounded(blocks_of(plan->columns, 2), nr);
         else if (plan->rows > 4 * mr)
