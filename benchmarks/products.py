@@ -8,8 +8,8 @@ best one counts.  Neighbours: `thread` is a thread of the same process that comp
 which spins after an operation (OMP_WAIT_POLICY=active).  PyTorch is needed (`pip install -e .[bench]`).
 
 Beside a neighbour figures are means over calls: the system runs a thread for milliseconds, then stops it for milliseconds, so calls
-are fast or slow, and a median is one or the other.  PyTorch beside its own team is shown, but not compared: the threads that spin are
-those that then multiply, so it has no neighbour there.
+are fast or slow, and a median is one or the other.  PyTorch beside its own team is shown, but not compared: the threads that spin
+then multiply, so it has no neighbour there.
 """
 
 from __future__ import annotations
