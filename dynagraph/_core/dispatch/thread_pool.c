@@ -58,14 +58,16 @@ typedef struct {
 
 enum { OWN, MOVED, CHANGES };
 typedef struct {
-    _Atomic int tid, works; /* works: on a part */
-    _Atomic int cpu;        /* where it ran last; -1: unknown */
-    _Atomic int moved;      /* whose its affinity is: */
+    _Atomic int tid;
+    _Atomic int cpu;   /* where it ran last; -1: unknown */
+    _Atomic int moved; /* whose its affinity is: OWN... */
 #ifdef __linux__
     cpu_set_t affinity; /* its own one, if it was moved */
 #endif
     uint32_t started_at; /* the generation when it was made: it takes part from the next one on */
     char padding[64];
+    _Atomic int works; /* on a part: on a cache line that nobody else reads before all parts are claimed */
+    char more_padding[64];
 } worker_state;
 
 static struct {
@@ -245,7 +247,9 @@ static void *worker(void *argument)
         if (thread < what.threads)
             take_part(&what, generation, thread);
         back(me);
-        atomic_store_explicit(&me->cpu, this_cpu(), memory_order_relaxed);
+        const int cpu = this_cpu();
+        if (atomic_load_explicit(&me->cpu, memory_order_relaxed) != cpu)
+            atomic_store_explicit(&me->cpu, cpu, memory_order_relaxed);
     }
     return NULL;
 }
