@@ -429,6 +429,10 @@ static void in_child(void)
 {
     /* the workers did not come along, and whoever held the locks is not here */
     pthread_mutex_init(&pool.busy, NULL);
+#ifndef __linux__
+    pthread_mutex_init(&sleep_lock, NULL);
+    pthread_cond_init(&sleep_ends, NULL);
+#endif
     atomic_store(&pool.sleeping, 0);
     atomic_store(&pool.pending, 0);
     atomic_store(&pool.caller_sleeps, 0);
