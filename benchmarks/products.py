@@ -6,6 +6,10 @@ Each contender runs in a process of its own, so that none meets the waiting thre
 figures are medians over rounds of the medians over calls.  OpenBLAS runs with each core type that this processor may have, and its
 best one counts.  Neighbours: `thread` is a thread of the same process that computes all the time; `torch` is PyTorch's OpenMP team,
 which spins after an operation (OMP_WAIT_POLICY=active).  PyTorch is needed (`pip install -e .[bench]`).
+
+Beside a neighbour figures are means over calls: the system runs a thread for milliseconds, then stops it for milliseconds, so calls
+are fast or slow, and a median is one or the other.  PyTorch beside its own team is shown, but not compared: the threads that spin
+then multiply, so it has no neighbour there.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ SHAPES: Shapes = [
 ]  # fmt: skip
 CORE_TYPES = ("Haswell", "Zen", "SkylakeX") if platform.machine() in ("x86_64", "AMD64") else ("",)
 CONTENDERS = ("dynagraph", *(f"blas {core}".strip() for core in CORE_TYPES), "torch")
-SECONDS = 0.06  # for each shape in each round
+SECONDS, BESIDE = 0.06, 0.25  # for each shape in each round, alone and beside a neighbour
 WARMED = 2**35  # multiplications: larger products are not run once before
 
 
@@ -71,7 +75,7 @@ def neighbour(name: str, threads: int) -> Callable[[], Any]:
 
 
 def measure(contender: str, disturbed_by: str, threads: int, dtype: str, shapes: Shapes) -> list[float]:
-    """Median seconds of a call, by shape."""
+    """Seconds of a call, by shape: the median, beside a neighbour the mean."""
     multiply, disturb = multiplier(contender, threads), neighbour(disturbed_by, threads)
     rng, found = np.random.default_rng(0), []
     for m, n, k in shapes:
@@ -80,13 +84,13 @@ def measure(contender: str, disturbed_by: str, threads: int, dtype: str, shapes:
         if m * n * k < WARMED:
             run()
         samples: list[float] = []
-        end = time.perf_counter() + SECONDS
+        end = time.perf_counter() + (SECONDS if disturbed_by == "none" else BESIDE)
         while not samples or time.perf_counter() < end:
             disturb()
             start = time.perf_counter()
             run()
             samples.append(time.perf_counter() - start)
-        found.append(statistics.median(samples))
+        found.append(statistics.median(samples) if disturbed_by == "none" else statistics.fmean(samples))
     return found
 
 
@@ -118,7 +122,7 @@ def compare(disturbed_by: str, threads: int, dtype: str, shapes: Shapes, rounds:
     rows = []
     for k, (m, n, depth) in enumerate(shapes):
         medians = {name: statistics.median(t[k] for t in found) for name, found in times.items()}
-        best = min((seconds, name) for name, seconds in medians.items() if name != "dynagraph")
+        best = min((seconds, name) for name, seconds in medians.items() if name not in ("dynagraph", disturbed_by))
         rows.append({"shape": (m, n, depth), "seconds": medians, "best": best[1], "ratio": best[0] / medians["dynagraph"]})
         rates = "  ".join(f"{name} {2e-9 * m * n * depth / seconds:7.1f}" for name, seconds in medians.items())
         what = f"{dtype} {threads} threads, {disturbed_by:6}  {f'{m}x{n}x{depth}':15}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from dynagraph._core._dispatch import Entry, NativePlan, get_threads, set_threads
+from dynagraph._core._dispatch import Entry, NativePlan, get_threads, multiply, set_threads
 
 from .native import address, library
 
@@ -140,12 +141,61 @@ def test_children_have_workers_of_their_own() -> None:
     check(e, 3)
 
 
-def test_a_process_ends_with_workers_around() -> None:
-    code = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from tests.core.test_thread_pool import *\n"
-        "set_threads(4); e = region(); check(e, 4)\n"
-        "import threading; threading.Thread(target=lambda: check(e, 4)).start()"
-    )
+def run_here(code: str) -> None:
+    """In a process of its own, which may get stuck."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    assert subprocess.run([sys.executable, "-c", code, root], timeout=60).returncode == 0
+    start = "import sys; sys.path.insert(0, sys.argv[1]); from tests.core.test_thread_pool import *\n"
+    assert subprocess.run([sys.executable, "-c", start + code, root], timeout=60).returncode == 0
+
+
+def test_a_process_ends_with_workers_around() -> None:
+    run_here("set_threads(4); e = region(); check(e, 4); threading.Thread(target=lambda: check(e, 4)).start()")
+
+
+def many_products(n_threads: int, seconds: float) -> None:
+    """Regions of many sizes one after the other; each product has the bits that one thread gives it."""
+    shapes = [(64, 256, 64), (1, 3000, 300), (120, 120, 120), (500, 64, 64), (8, 1024, 100)]
+    rng, products = np.random.default_rng(0), []
+    set_threads(1)
+    for m, n, k in shapes:
+        a, b, out = rng.normal(size=(m, k)).astype("f"), rng.normal(size=(k, n)).astype("f"), np.empty((m, n), "f")
+        multiply(a, b, out)
+        products.append((a, b, out, np.empty_like(out)))
+    set_threads(n_threads)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for _ in range(50):
+            for a, b, _, again in products:
+                multiply(a, b, again)
+        for *_, out, again in products:
+            np.testing.assert_array_equal(again, out)
+
+
+def test_a_late_worker_finds_nothing_to_do_in_a_region_that_is_being_made() -> None:
+    run_here("many_products(8, 6)")
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="affinities are Linux's")
+def test_workers_that_were_moved_get_their_affinity_back() -> None:
+    run_here("beside_neighbours()")
+
+
+def beside_neighbours() -> None:
+    """Two threads and two that compute all the time, on two processors: see thread_pool.c about what it does with affinities."""
+    two = set(sorted(os.sched_getaffinity(0))[:2])
+    for thread in os.listdir("/proc/self/task"):
+        os.sched_setaffinity(int(thread), two)
+    for _ in range(2):
+        threading.Thread(target=lambda: hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9), daemon=True).start()
+    many_products(2, 3)
+    end = time.monotonic() + 20
+    while affinities() != {frozenset(two)}:
+        assert time.monotonic() < end, affinities()
+        time.sleep(0.01)
+    sys.stdout.flush()
+    os._exit(0)  # the neighbours go on
+
+
+def affinities() -> set[frozenset[int]]:
+    """Of the threads of this process."""
+    return {frozenset(os.sched_getaffinity(int(thread))) for thread in os.listdir("/proc/self/task")}

@@ -1,22 +1,34 @@
-/* The thread pool: spin a little, then sleep.  Fork-safe: a child starts workers of its own when it needs them.
+/* The thread pool: workers spin a little, then sleep.  Fork-safe: a child starts workers of its own when it needs them.
 
    One region runs at a time.  A caller that finds the pool busy (another Python thread, or a nested call) runs its range
-   serially rather than wait. */
+   serially rather than wait.
+
+   Where more threads want to run than there are processors, a worker may hold a part while the system runs something else.  The caller
+   does all other parts meanwhile; then it has that worker moved to its own processor, and sleeps.  A worker that was left on the
+   caller's processor is moved off it before the next region, where it would only take turns with the caller. */
 #define _GNU_SOURCE
 #include "core.h"
 #include "../products/conv.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#endif
 
 enum {
     MAX_THREADS = 64,
-    PARTS = 4,    /* of a share */
-    PAUSES = 500, /* of one that waits, before it lets other threads run */
-    YIELDS = 100, /* of a worker, before it sleeps: the threads of BLAS wait for their work in the same way */
+    PARTS = 4,           /* of a share */
+    PAUSES = 32,         /* of one that waits, between looks at the clock */
+    WORKER_NS = 50000,   /* a worker waits so long before it sleeps: the next region is often near */
+    CALLER_NS = 20000,   /* the caller waits so long, and as long as a part takes, for the parts of others before it sleeps */
+    CALLER_MOST = 500000,
 };
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -40,82 +52,242 @@ typedef struct {
 } region;
 
 typedef struct {
-    _Atomic uint64_t claims; /* the region's generation << 32 | how many parts are claimed */
-    char padding[56];        /* a cache line of its own */
+    _Atomic uint64_t left; /* the region's generation << 32 | how many parts nobody has claimed */
+    char padding[56];      /* a cache line of its own */
 } share;
+
+enum { OWN, MOVED, CHANGES };
+typedef struct {
+    _Atomic int tid;
+    _Atomic int cpu;   /* where it ran last; -1: unknown */
+    _Atomic int moved; /* whose its affinity is: OWN... */
+#ifdef __linux__
+    cpu_set_t affinity; /* its own one, if it was moved */
+#endif
+    uint32_t started_at; /* the generation when it was made: it takes part from the next one on */
+    char padding[64];
+    _Atomic int works; /* on a part: on a cache line that nobody else reads before all parts are claimed */
+    char more_padding[64];
+} worker_state;
 
 static struct {
     pthread_mutex_t busy; /* held by the caller whose region runs */
-    pthread_mutex_t sleep;
-    pthread_cond_t wake;
     _Atomic uint32_t generation;
-    _Atomic int64_t pending; /* parts that are not done yet */
-    _Atomic int sleeping;
+    _Atomic int sleeping; /* workers */
+    char padding[64];
+    _Atomic uint32_t pending; /* parts that are not done yet */
+    _Atomic int caller_sleeps;
     int workers; /* started in this process */
-    uint32_t started_at[MAX_THREADS + 1]; /* the generation when a worker was made: it takes part from the next one on */
     region region;
+    worker_state states[MAX_THREADS + 1]; /* 0: the caller */
     share shares[MAX_THREADS];
-} pool = {.busy = PTHREAD_MUTEX_INITIALIZER, .sleep = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
+} pool = {.busy = PTHREAD_MUTEX_INITIALIZER};
 
-/* -1 where all parts of the share are claimed, or the region has ended */
-static int64_t claim(uint32_t generation, int share, int64_t n_parts)
+static int64_t now(void)
 {
-    _Atomic uint64_t *claims = &pool.shares[share].claims;
-    uint64_t seen = atomic_load_explicit(claims, memory_order_relaxed);
-    while ((uint32_t)(seen >> 32) == generation && (int64_t)(uint32_t)seen < n_parts)
-        if (atomic_compare_exchange_weak(claims, &seen, seen + 1))
-            return (int64_t)(uint32_t)seen;
-    return -1;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static void take_part(const region *what, uint32_t generation, int thread)
+/* -- sleep ------------------------------------------------------------------------------------------------------------------- */
+
+#ifdef __linux__
+/* returns after wake_all, at once where the word has another value, and sometimes for no reason */
+static void sleep_while(_Atomic uint32_t *word, uint32_t value)
 {
-    int64_t n_parts = (what->share + what->part - 1) / what->part, part;
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+}
+
+static void wake_all(_Atomic uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+#else
+static pthread_mutex_t sleep_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t sleep_ends = PTHREAD_COND_INITIALIZER;
+
+static void sleep_while(_Atomic uint32_t *word, uint32_t value)
+{
+    pthread_mutex_lock(&sleep_lock);
+    if (atomic_load(word) == value)
+        pthread_cond_wait(&sleep_ends, &sleep_lock);
+    pthread_mutex_unlock(&sleep_lock);
+}
+
+static void wake_all(_Atomic uint32_t *word)
+{
+    pthread_mutex_lock(&sleep_lock);
+    pthread_cond_broadcast(&sleep_ends);
+    pthread_mutex_unlock(&sleep_lock);
+}
+#endif
+
+/* until the word has another value, for some nanoseconds at most; gives the value */
+static uint32_t spin_while(_Atomic uint32_t *word, uint32_t value, int64_t nanoseconds)
+{
+    const int64_t end = now() + nanoseconds;
+    uint32_t seen;
+    do
+        for (int k = 0; k < PAUSES; ++k) {
+            if ((seen = atomic_load_explicit(word, memory_order_acquire)) != value)
+                return seen;
+            PAUSE();
+        }
+    while (now() < end);
+    return seen;
+}
+
+/* -- processors of workers --------------------------------------------------------------------------------------------------- */
+
+#ifdef __linux__
+static int this_cpu(void) { return sched_getcpu(); }
+
+/* A worker goes to the processor `cpu`, or off it, until it is back from its region.  Not the caller: its affinity is not ours. */
+static void move(worker_state *w, int cpu, int off)
+{
+    int was = atomic_load(&w->moved);
+    if (was == CHANGES || !atomic_compare_exchange_strong(&w->moved, &was, CHANGES))
+        return;
+    cpu_set_t set;
+    if (was == OWN && sched_getaffinity(atomic_load(&w->tid), sizeof w->affinity, &w->affinity) != 0)
+        CPU_ZERO(&w->affinity);
+    set = w->affinity;
+    if (cpu < CPU_SETSIZE && CPU_ISSET(cpu, &set) && CPU_COUNT(&set) > 1) {
+        was = MOVED;
+        if (off)
+            CPU_CLR(cpu, &set);
+        else {
+            CPU_ZERO(&set);
+            CPU_SET(cpu, &set);
+        }
+        sched_setaffinity(atomic_load(&w->tid), sizeof set, &set);
+    }
+    atomic_store(&w->moved, was);
+}
+
+static void back(worker_state *w)
+{
+    int was = MOVED;
+    if (atomic_load_explicit(&w->moved, memory_order_relaxed) == MOVED &&
+        atomic_compare_exchange_strong(&w->moved, &was, CHANGES)) {
+        sched_setaffinity(0, sizeof w->affinity, &w->affinity);
+        atomic_store(&w->moved, OWN);
+    }
+}
+#else
+static int this_cpu(void) { return -1; }
+static void move(worker_state *w, int cpu, int off) {}
+static void back(worker_state *w) {}
+#endif
+
+/* -- regions ----------------------------------------------------------------------------------------------------------------- */
+
+/* How many parts were left of the share, the first of which is the caller's now; 0: none, or the region has ended.  One who gets a
+   part has read the right region if it saw the generation before: no region ends, and none is written, while parts are left. */
+static int64_t claim(uint32_t generation, int share)
+{
+    _Atomic uint64_t *left = &pool.shares[share].left;
+    uint64_t seen = atomic_load_explicit(left, memory_order_relaxed);
+    while ((uint32_t)(seen >> 32) == generation && (uint32_t)seen > 0)
+        if (atomic_compare_exchange_weak(left, &seen, seen - 1))
+            return (int64_t)(uint32_t)seen;
+    return 0;
+}
+
+/* gives how many parts it did */
+static int64_t take_part(const region *what, uint32_t generation, int thread)
+{
+    const int64_t n_parts = (what->share + what->part - 1) / what->part;
+    int64_t left, done = 0;
+    worker_state *me = &pool.states[thread];
     for (int k = 0; k < what->threads; ++k) {
         int share = (thread + k) % what->threads;
-        while ((part = claim(generation, share, n_parts)) >= 0) {
+        while ((left = claim(generation, share)) > 0) {
+            atomic_store_explicit(&me->works, 1, memory_order_relaxed);
             int64_t end = what->share * (share + 1) < what->n ? what->share * (share + 1) : what->n;
-            int64_t lo = what->share * share + what->part * part, hi = lo + what->part < end ? lo + what->part : end;
+            int64_t lo = what->share * share + what->part * (n_parts - left), hi = lo + what->part < end ? lo + what->part : end;
             if (lo < hi && !dg_stops(what->stop))
                 what->kernel(what->buffers, what->sizes, lo, hi, thread, what->stop);
-            atomic_fetch_sub_explicit(&pool.pending, 1, memory_order_release);
+            ++done;
+            atomic_store_explicit(&me->works, 0, memory_order_relaxed);
+            if (atomic_fetch_sub(&pool.pending, 1) == 1 && thread && atomic_load(&pool.caller_sleeps))
+                wake_all(&pool.pending);
         }
     }
+    return done;
 }
 
 /* gives the generation that came after `seen` */
 static uint32_t wait_for_region(uint32_t seen)
 {
-    uint32_t generation;
-    for (int k = 0; k < PAUSES + YIELDS; ++k) {
-        if ((generation = atomic_load_explicit(&pool.generation, memory_order_acquire)) != seen)
-            return generation;
-        if (k < PAUSES)
-            PAUSE();
-        else
-            sched_yield();
-    }
-    pthread_mutex_lock(&pool.sleep);
+    uint32_t generation = spin_while(&pool.generation, seen, WORKER_NS);
+    if (generation != seen)
+        return generation;
     atomic_fetch_add(&pool.sleeping, 1);
     while ((generation = atomic_load(&pool.generation)) == seen)
-        pthread_cond_wait(&pool.wake, &pool.sleep);
+        sleep_while(&pool.generation, seen);
     atomic_fetch_sub(&pool.sleeping, 1);
-    pthread_mutex_unlock(&pool.sleep);
     return generation;
 }
 
 static void *worker(void *argument)
 {
     int thread = (int)(intptr_t)argument;
-    uint32_t generation = pool.started_at[thread];
+    worker_state *me = &pool.states[thread];
+    uint32_t generation = me->started_at;
+#ifdef __linux__
+    atomic_store(&me->tid, (int)syscall(SYS_gettid));
+#endif
     for (;;) {
         generation = wait_for_region(generation);
-        /* It may be over by now and the next one in the making: nothing of it can be claimed then, and what was read goes unused. */
+        /* It may be over by now and the next one in the making: nothing can be claimed then, and what was read goes unused. */
         region what = pool.region;
+        back(me);
         if (thread < what.threads)
             take_part(&what, generation, thread);
+        back(me);
+        const int cpu = this_cpu();
+        if (atomic_load_explicit(&me->cpu, memory_order_relaxed) != cpu)
+            atomic_store_explicit(&me->cpu, cpu, memory_order_relaxed);
     }
     return NULL;
+}
+
+/* Before a region: workers leave the caller's processor. */
+static void spread(int threads)
+{
+    const int here = this_cpu();
+    for (int k = 1; k < threads && here >= 0; ++k)
+        if (atomic_load_explicit(&pool.states[k].cpu, memory_order_relaxed) == here) {
+            atomic_store_explicit(&pool.states[k].cpu, -1, memory_order_relaxed);
+            move(&pool.states[k], here, 1);
+        }
+}
+
+/* The caller has done what it could, parts of which took so long. */
+static void wait_for_others(int threads, int64_t part_ns)
+{
+    int64_t most = CALLER_NS + part_ns;
+    uint32_t left = atomic_load_explicit(&pool.pending, memory_order_acquire), before = left;
+    while (left) {
+        left = spin_while(&pool.pending, before, most < CALLER_MOST ? most : CALLER_MOST);
+        if (left == before)
+            break;
+        before = left;
+    }
+    if (!left)
+        return;
+    atomic_store(&pool.caller_sleeps, 1);
+    const int here = this_cpu();
+    for (int k = 1; k < threads && here >= 0; ++k)
+        if (atomic_load_explicit(&pool.states[k].works, memory_order_relaxed)) {
+            move(&pool.states[k], here, 0);
+            break; /* one after the other */
+        }
+    while ((left = atomic_load(&pool.pending)) != 0)
+        sleep_while(&pool.pending, left);
+    atomic_store(&pool.caller_sleeps, 0);
 }
 
 /* starts the workers that are missing; gives how many there are */
@@ -127,7 +299,9 @@ static int start_workers(int wanted)
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     while (pool.workers < wanted) {
         pthread_t thread;
-        pool.started_at[pool.workers + 1] = atomic_load(&pool.generation);
+        worker_state *state = &pool.states[pool.workers + 1];
+        state->started_at = atomic_load(&pool.generation);
+        atomic_store(&state->cpu, -1);
         if (pthread_create(&thread, &attributes, worker, (void *)(intptr_t)(pool.workers + 1)) != 0)
             break;
         ++pool.workers;
@@ -172,22 +346,17 @@ static void parallel(dg_range kernel, void *const *buffers, const int64_t *sizes
     part = part < most ? part : most;
     pool.region = (region){kernel, buffers, sizes, n, share, part, threads, stop};
     uint32_t generation = atomic_load(&pool.generation) + 1;
-    atomic_store(&pool.pending, threads * ((share + part - 1) / part));
+    const uint32_t n_parts = (uint32_t)((share + part - 1) / part);
+    atomic_store(&pool.pending, n_parts * (uint32_t)threads);
     for (int k = 0; k < threads; ++k)
-        atomic_store(&pool.shares[k].claims, (uint64_t)generation << 32);
+        atomic_store(&pool.shares[k].left, (uint64_t)generation << 32 | n_parts);
+    spread(threads);
     atomic_store(&pool.generation, generation);
-    if (atomic_load(&pool.sleeping)) {
-        pthread_mutex_lock(&pool.sleep);
-        pthread_cond_broadcast(&pool.wake);
-        pthread_mutex_unlock(&pool.sleep);
-    }
-    take_part(&pool.region, generation, 0);
-    for (int k = 0; atomic_load_explicit(&pool.pending, memory_order_acquire) != 0; ++k) {
-        if (k < PAUSES)
-            PAUSE();
-        else
-            sched_yield();
-    }
+    if (atomic_load(&pool.sleeping))
+        wake_all(&pool.generation);
+    const int64_t start = now(), done = take_part(&pool.region, generation, 0);
+    if (atomic_load_explicit(&pool.pending, memory_order_acquire))
+        wait_for_others(threads, done ? (now() - start) / done : 0);
     pthread_mutex_unlock(&pool.busy);
 }
 
@@ -260,10 +429,14 @@ static void in_child(void)
 {
     /* the workers did not come along, and whoever held the locks is not here */
     pthread_mutex_init(&pool.busy, NULL);
-    pthread_mutex_init(&pool.sleep, NULL);
-    pthread_cond_init(&pool.wake, NULL);
+#ifndef __linux__
+    pthread_mutex_init(&sleep_lock, NULL);
+    pthread_cond_init(&sleep_ends, NULL);
+#endif
     atomic_store(&pool.sleeping, 0);
     atomic_store(&pool.pending, 0);
+    atomic_store(&pool.caller_sleeps, 0);
+    memset(pool.states, 0, sizeof pool.states);
     pool.workers = 0;
 }
 

@@ -13,12 +13,13 @@ enum {
     PART_TERMS = 1 << 17,     /* parts are not smaller */
     SUMMED = 1 << 14,         /* elements of the result that a thread adds up at a time */
     FINISH_TERMS = 64,        /* what finishing an element takes, as terms of its sum */
-    NEAR = 1 << 15,           /* bytes: what the first cache holds */
+    NEAR = 1 << 9,            /* elements for each column of a tile: as many as the first cache holds at least */
     PANELS = 8,               /* that are packed at a time */
     GROUP = 8,                /* panels of the right operand that a part packs for itself, before it multiplies by them */
     BALANCED = 4,             /* tiles */
     ALIGNED = 16,             /* elements: a cache line at least */
     FEW_ROWS = 2,             /* that are multiplied one by one */
+    LONG_ROW = 2048,          /* bytes: shorter pieces of rows are read more slowly */
     DIRECT = 112,             /* an operand that is multiplied with no more rows or columns than that is not worth packing */
 };
 
@@ -26,11 +27,17 @@ static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t blocks_of(int64_t n, int64_t block) { return (n + block - 1) / block; }
 static inline int64_t rounded(int64_t n, int64_t unit) { return blocks_of(n, unit) * unit; }
 
+/* what tiles of so many rows take, as rows of a whole one: kernels compute four, eight or all of them */
+static inline int64_t cost_of(int64_t rows, int64_t most)
+{
+    return rows < 1 ? 0 : rows <= 4 ? least(4, most) : rows <= 8 ? least(8, most) : most;
+}
+
 /* Of tiles: of few rows, which would leave much of the last tile empty, they are as high as each other. */
 static inline int64_t height_of(int64_t rows, int64_t most)
 {
-    const int64_t tiles = blocks_of(rows, most);
-    return tiles > BALANCED ? most : blocks_of(rows, tiles);
+    const int64_t tiles = blocks_of(rows, most), height = blocks_of(rows, tiles);
+    return tiles > BALANCED || rows / most * most + cost_of(rows % most, most) < tiles * cost_of(height, most) ? most : height;
 }
 
 static inline void fetch(const void *from, int64_t bytes)

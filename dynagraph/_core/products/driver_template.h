@@ -20,6 +20,7 @@ typedef struct {
     const KERNEL *kernel;
     int64_t rows, columns;             /* of a part */
     int64_t height;                    /* of a tile, and of a's panels */
+    int64_t together;                  /* the rows of a part that go through all terms before others do */
     int64_t group;                     /* the columns that a part packs at a time */
     int64_t row_parts, column_parts;   /* of a chunk */
     int64_t first_batch, batches;      /* of a chunk: what shares packed panels */
@@ -139,12 +140,14 @@ static void NAME(three_rows)(const KERNEL *kernel, int64_t rows, int64_t columns
     for (; j + nr <= columns; j += nr)
         kernel->direct(rows, k, a->at, a->outer, a->inner, b->at + j / nr * b->panel, b->inner, c + j, ldc, accumulate);
     if (j < columns) {
-        kernel->direct(rows, k, a->at, a->outer, a->inner, b->at + j / nr * b->panel, b->inner, edge, nr, 0);
+        const int is_narrow = columns - j <= nr / 2;
+        (is_narrow ? kernel->narrow : kernel->direct)(rows, k, a->at, a->outer, a->inner, b->at + j / nr * b->panel, b->inner, edge,
+                                                      nr, 0);
         NAME(put)(rows, columns - j, edge, nr, c + j, ldc, accumulate);
     }
 }
 
-/* all tiles of a part, for one block of terms; where the right operand is not packed, the columns are whole tiles */
+/* all tiles of a part, for one block of terms; where the right operand is not packed, the columns are whole tiles, or half ones */
 static void NAME(tiles)(const KERNEL *kernel, int64_t height, int64_t rows, int64_t columns, int64_t k, const SIDE *a,
                         const SIDE *b, T *c, int64_t ldc, int accumulate)
 {
@@ -161,13 +164,15 @@ static void NAME(tiles)(const KERNEL *kernel, int64_t height, int64_t rows, int6
     for (int64_t j = 0; j < columns; j += nr)
         for (int64_t i = 0; i < rows; i += height) {
             const int64_t high = least(height, rows - i), wide = least(nr, columns - j);
-            const int aside = wide < nr;
+            const int is_narrow = wide <= nr / 2, aside = wide < (is_narrow ? nr / 2 : nr);
             const T *left = a->at + i / height * a->panel, *right = b->at + j / nr * b->panel;
             T *tile = aside ? edge : c + i * ldc + j;
             const int64_t ld = aside ? nr : ldc;
             if (a->goes_on)
                 NAME(fetch_next)(a, i, high, j / nr, blocks_of(columns, nr));
-            if (a->packed && b->packed && high == mr)
+            if (is_narrow)
+                kernel->narrow(high, k, left, a->outer, a->inner, right, b->inner, tile, ld, accumulate && !aside);
+            else if (a->packed && b->packed && high == mr)
                 kernel->micro(k, left, right, tile, ld, accumulate && !aside);
             else
                 kernel->direct(high, k, left, a->outer, a->inner, right, b->inner, tile, ld, accumulate && !aside);
@@ -224,7 +229,7 @@ static int64_t NAME(direct_columns)(const PLAN *plan, int64_t at, int64_t rows, 
             kernel->along(length, a->at + i * a->outer, a->inner, from, matrix->inner, columns, c + i * ldc, accumulate);
         return columns;
     }
-    const int64_t n = columns / kernel->nr * kernel->nr;
+    const int64_t half = kernel->nr / 2, n = columns / half * half;
     const SIDE b = {from, kernel->nr, 1, matrix->inner, 0, 0};
     if (n)
         NAME(tiles)(kernel, plan->height, rows, n, length, a, &b, c, ldc, accumulate);
@@ -268,12 +273,13 @@ static int64_t NAME(turned_columns)(const PLAN *plan, int64_t batch, int64_t col
     return n;
 }
 
-/* one part of a chunk: of the chunk's terms, or of a span of them */
-static void NAME(one_part)(const PLAN *plan, int64_t batch, int64_t row, int64_t column, int64_t span, T *own, dg_stop *stop)
+/* rows of one part of a chunk: of the chunk's terms, or of a span of them */
+static void NAME(some_rows)(const PLAN *plan, int64_t batch, int64_t row, int64_t rows, int64_t column, int64_t span, T *own,
+                            dg_stop *stop)
 {
     const PRODUCT *product = plan->product;
     const int64_t ldc = product->c ? product->ldc : plan->columns;
-    const int64_t rows = least(plan->rows, product->m - row), columns = least(plan->columns, plan->last_column - column);
+    const int64_t columns = least(plan->columns, plan->last_column - column);
     const int64_t at = plan->first_batch + batch, first = plan->first_term + span * plan->span;
     const int64_t last = least(first + plan->span, plan->last_term);
     T *own_b = own + plan->own_a, *own_c = own_b + plan->own_b;
@@ -305,9 +311,11 @@ static void NAME(parts)(void *const *buffers, const int64_t *sizes, int64_t lo, 
     const int64_t spans = NAME(spans)(plan);
     for (int64_t x = lo; x < hi; ++x) {
         const int64_t place = x / spans, in_batch = place % (plan->row_parts * plan->column_parts);
-        NAME(one_part)(plan, place / (plan->row_parts * plan->column_parts), in_batch % plan->row_parts * plan->rows,
-                       plan->first_column + in_batch / plan->row_parts * plan->columns, x % spans,
-                       plan->own + thread * plan->own_size, stop);
+        const int64_t first = in_batch % plan->row_parts * plan->rows, last = least(first + plan->rows, plan->product->m);
+        for (int64_t row = first; row < last; row += plan->together)
+            NAME(some_rows)(plan, place / (plan->row_parts * plan->column_parts), row, least(plan->together, last - row),
+                            plan->first_column + in_batch / plan->row_parts * plan->columns, x % spans,
+                            plan->own + thread * plan->own_size, stop);
     }
 }
 
@@ -366,7 +374,7 @@ static void NAME(choose_direct)(PLAN *plan)
     if (!b)
         return;
     const int64_t step = b->inner < 0 ? -b->inner : b->inner;
-    const int is_near = least(k, DG_KC) * step * (int64_t)sizeof(T) <= NEAR;
+    const int is_near = least(k, DG_KC) * step <= NEAR * plan->kernel->nr;
     const int by_rows = b->outer == 1 && (m <= FEW_ROWS || (m <= DIRECT && is_near));
     if (by_rows || (b->inner == 1 && m == 1 && plan->direct_a && plan->kernel->turned))
         plan->direct_b = b;
@@ -407,6 +415,8 @@ static void NAME(choose_parts)(PLAN *plan, int64_t threads)
     for (;;) {
         const int64_t in_batch = blocks_of(m, plan->rows) * blocks_of(n, plan->columns);
         if (in_batch * product->batches >= wanted || terms / (double)in_batch < 2 * PART_TERMS)
+            return;
+        if (plan->direct_b && plan->direct_b->outer == 1 && m <= FEW_ROWS && plan->columns < 2 * LONG_ROW / (int64_t)sizeof(T))
             return;
         if (plan->columns >= 2 * plan->rows && plan->columns > 4 * nr)
             plan->columns = rounded(blocks_of(plan->columns, 2), nr);
@@ -474,6 +484,8 @@ static int64_t NAME(choose_chunks)(PLAN *plan, int64_t threads)
         plan->chunk_terms = plan->chunk_terms < fewest ? fewest : plan->chunk_terms;
     } else if (width && k)
         plan->chunk_batches = least(room / (width * k), product->batches);
+    /* rows that are used once are read from end to end: pieces of them would come more slowly */
+    plan->together = share_b && plan->direct_a && plan->direct_a->inner == 1 && n <= nr ? plan->height : plan->rows;
     const int64_t length = least(k, DG_KC), panels = plan->chunk_batches * plan->chunk_terms;
     plan->own_a = share_a || plan->direct_a ? 0 : rounded(plan->rows * length, ALIGNED);
     plan->group = share_b ? plan->columns : least(plan->columns, GROUP * nr);

@@ -139,6 +139,44 @@ static void NAME(direct)(int64_t rows, int64_t k, const T *a, int64_t outer, int
         NAME(all_rows)(rows, k, a, outer, inner, b, b_inner, c, ldc, accumulate);
 }
 
+/* ... of one vector of columns */
+#define DECLARE_LOW(i) V low##i = {0};
+#define STEP_LOW(i) low##i += a[from##i] * low;
+#define ADD_LOW(i) low##i = *(const V *)(c + to##i) + low##i;
+#define STORE_LOW(i) *(V *)(c + to##i) = low##i;
+#define NARROW(ROWS_OF_TILE)                                                                                          \
+    {                                                                                                                 \
+        ROWS_OF_TILE(PLACE)                                                                                           \
+        ROWS_OF_TILE(DECLARE_LOW)                                                                                     \
+        for (; k > 0; --k) {                                                                                          \
+            const V low = *(const V *)b;                                                                              \
+            ROWS_OF_TILE(STEP_LOW)                                                                                    \
+            a += inner;                                                                                               \
+            b += b_inner;                                                                                             \
+        }                                                                                                             \
+        if (accumulate) {                                                                                             \
+            ROWS_OF_TILE(ADD_LOW)                                                                                     \
+        }                                                                                                             \
+        ROWS_OF_TILE(STORE_LOW)                                                                                       \
+    }
+static void NAME(narrow)(int64_t rows, int64_t k, const T *a, int64_t outer, int64_t inner, const T *b, int64_t b_inner, T *c,
+                         int64_t ldc, int accumulate)
+{
+    if (rows <= 4)
+        NARROW(FOUR)
+#ifdef MANY_ROWS
+    else if (rows <= 8)
+        NARROW(EIGHT)
+#endif
+    else
+        NARROW(DG_ROWS)
+}
+#undef NARROW
+#undef DECLARE_LOW
+#undef STEP_LOW
+#undef ADD_LOW
+#undef STORE_LOW
+
 /* Few rows have too few sums to keep the multipliers busy, so several panels of b are taken at once: `strip` elements apart. */
 static void NAME(one_row)(int64_t k, const T *a, int64_t inner, const T *b, int64_t b_inner, int64_t strip, T *c, int accumulate)
 {
@@ -305,8 +343,8 @@ static void NAME(turned)(int64_t k, const T *a, int64_t inner, const int64_t *a_
 #define TURNED_KERNEL NULL, 0
 #endif
 
-const JOIN(dg, kernel, SUFFIX) NAME(dg_kernel) = {QUOTE(ISA), NAME(MR), NAME(NR), NAME(micro), NAME(direct), NAME(one_row),
-                                                  NAME(three_wide), NAME(along), TURNED_KERNEL, NAME(windows), NAME(stretches)};
+const JOIN(dg, kernel, SUFFIX) NAME(dg_kernel) = {QUOTE(ISA), NAME(MR), NAME(NR), NAME(micro), NAME(direct), NAME(narrow),
+                                                  NAME(one_row), NAME(three_wide), NAME(along), TURNED_KERNEL, NAME(windows), NAME(stretches)};
 
 #undef JOIN_
 #undef JOIN

@@ -78,6 +78,9 @@ typedef struct dg_stretch {
         /* the same where panels are not packed: of rows <= mr, a[i * a_outer + p * a_inner], and of b[p * b_inner + j] */ \
         void (*direct)(int64_t rows, int64_t k, const T *a, int64_t a_outer, int64_t a_inner, const T *b, int64_t b_inner, T *c, \
                        int64_t ldc, int accumulate);                                                                  \
+        /* the same of half as many columns */                                                                         \
+        void (*narrow)(int64_t rows, int64_t k, const T *a, int64_t a_outer, int64_t a_inner, const T *b, int64_t b_inner, T *c, \
+                       int64_t ldc, int accumulate);                                                                  \
         /* one row of DG_STRIPS panels of b that lie `strip` elements apart: c[s * nr + j] */                         \
         void (*one_row)(int64_t k, const T *a, int64_t a_inner, const T *b, int64_t b_inner, int64_t strip, T *c,     \
                         int accumulate);                                                                              \

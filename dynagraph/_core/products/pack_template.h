@@ -106,20 +106,42 @@ static void NAME(pack_panel)(const T *from, int64_t outer, int64_t inner, int64_
             to[p * width + i] = from[p * inner + i * outer];
 }
 
-static void NAME(pack_whole_panels)(const T *from, int64_t outer, int64_t inner, int64_t count, int64_t k, int64_t width, T *to)
+static void NAME(copy_plainly)(const T *from, int64_t inner, int64_t count, int64_t k, int64_t width, T *to)
 {
-    if (outer == 1)
-        switch (width) {
+    switch (width) {
 #define CASE(n)                                                                                                       \
     case n:                                                                                                           \
         NAME(copy_panels)(from, inner, count, k, n, to);                                                              \
         return;
-            CASE(4) CASE(6) CASE(8) CASE(12) CASE(16) CASE(32)
+        CASE(4) CASE(6) CASE(8) CASE(12) CASE(16) CASE(32)
+    default:
+        NAME(copy_panels)(from, inner, count, k, width, to);
+    }
+}
+
+#ifdef DG_AVX2
+/* ... of panels that longer vectors copy */
+DG_AVX2 static void NAME(copy_widely)(const T *from, int64_t inner, int64_t count, int64_t k, int64_t width, T *to)
+{
+    switch (width) {
+        CASE(8) CASE(16) CASE(32)
+    }
+}
+#endif
 #undef CASE
-        default:
-            NAME(copy_panels)(from, inner, count, k, width, to);
+
+static void NAME(pack_whole_panels)(const T *from, int64_t outer, int64_t inner, int64_t count, int64_t k, int64_t width, T *to)
+{
+    if (outer == 1) {
+#ifdef DG_AVX2
+        if ((width == 8 || width == 16 || width == 32) && __builtin_cpu_supports("avx2")) {
+            NAME(copy_widely)(from, inner, count, k, width, to);
             return;
         }
+#endif
+        NAME(copy_plainly)(from, inner, count, k, width, to);
+        return;
+    }
     for (int64_t i = 0; i < count; i += width, to += width * k)
         NAME(pack_panel)(from + i * outer, outer, inner, width, count - i - width, k, width, to);
 }
