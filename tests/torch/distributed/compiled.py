@@ -12,6 +12,7 @@ import dynagraph as dg
 from dynagraph import torch
 from dynagraph.torch import distributed as dist
 from dynagraph.torch import nn
+from dynagraph.torch.distributed import _functional_collectives as functional
 from dynagraph.torch.distributed.nn import functional as F
 
 
@@ -238,7 +239,34 @@ def batch_norms_over_ranks(r: int, w: int) -> None:
     assert halves.stats.compiles + halves.stats.restored == 1, (halves.stats, halves.stats.breaks)
 
 
+def functional_collectives(r: int, w: int) -> None:
+    def step(x: Any) -> Any:
+        y = functional.all_gather_tensor(functional.all_reduce(x * x, "sum", dist.group.WORLD), 1, dist.group.WORLD)
+        z = functional.reduce_scatter_tensor(y * (r + 1), "sum", 1, mesh)
+        v = functional.wait_tensor(functional.permute_tensor(functional.broadcast(z, 1, [*range(w)]), [*range(1, w), 0], mesh))
+        v = v.wait() if isinstance(v, functional.AsyncCollectiveTensor) else v
+        (v * v).sum().backward()
+        return v.detach(), x.grad
+
+    mesh = dist.init_device_mesh("cpu", (w,))
+    compiled = same(step, (torch.arange(6.0).reshape(2, 3) + r).requires_grad_())
+    assert effects_of(compiled) == 10
+    for error, text, call in (
+        (RuntimeError, "Unrecognized reduce_op: foo", lambda: functional.all_reduce(torch.ones(2), "foo", mesh)),
+        (ValueError, "Unsupported group type: <class 'NoneType'>", lambda: functional.all_reduce(torch.ones(2), "sum", None)),
+        (ValueError, "there is no group of the ranks", lambda: functional.all_reduce(torch.ones(2), "sum", [w])),
+        (AssertionError, "must be a multiple of", lambda: functional.reduce_scatter_tensor(torch.ones(w + 1), "sum", 0, mesh)),
+        (AssertionError, "specified together", lambda: functional.all_to_all_single(torch.ones(w), [1] * w, None, mesh)),
+        (ValueError, "each rank of the group once", lambda: functional.permute_tensor(torch.ones(w), [0] * w, mesh)),
+    ):
+        with pytest.raises(error, match=text):
+            call()
+    y = functional.all_reduce(torch.ones(2, requires_grad=True), "avg", mesh)
+    with pytest.raises(RuntimeError, match="all_reduce backward only supports 'sum' reduction, got 'avg'"):
+        y.sum().backward()
+
+
 PROGRAMS = (
     lists_of_tensors, messages, gradients_pass_through_operations, mistakes_in_compiled_functions, lengths_that_differ,
-    what_programs_have_no_op_for, batch_norms_over_ranks,
+    what_programs_have_no_op_for, batch_norms_over_ranks, functional_collectives,
 )  # fmt: skip
