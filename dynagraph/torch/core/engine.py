@@ -600,11 +600,11 @@ def run_backward(
                 places.append(edge)
         run = _Run(create, keep, wanted, accumulate)
         if is_compiling():  # captured code is quiet; what is running is known when the program is made
-            _in_capture.runs = (*_in_capture.runs, run)
+            outer, mode.backward = mode.backward, run
             run.run(roots)
             for callback in run.callbacks:
                 callback()
-            _in_capture.runs = _in_capture.runs[:-1]
+            mode.backward = outer
         else:
             run.number, run.roots = next(_numbers), roots
             _running.runs = (*_running.runs, run)
@@ -634,14 +634,8 @@ class _Running(threading.local):
     runs: tuple[_Run, ...] = ()  # of this thread; backward may run within backward
 
 
-class _InCapture:
-    """As `_Running`, of captured code; between programs there are none."""
-
-    runs: tuple[_Run, ...] = ()
-
-
 _numbers = itertools.count(1)
-_running, _in_capture = _Running(), _InCapture()
+_running = _Running()
 
 
 def run_number() -> int:
@@ -651,10 +645,9 @@ def run_number() -> int:
 
 def queue_callback(callback: Callable[[], None], owner: Any = None) -> None:
     """Call a function when the backward that this thread is in has ended; with an `owner`, only the first one that it queues."""
-    runs = _in_capture.runs if is_compiling() else _running.runs
-    if not runs:
+    run = mode.backward if is_compiling() else _running.runs[-1] if _running.runs else None
+    if run is None:
         raise RuntimeError("Final callbacks can only be installed during backward pass.")
-    run = runs[-1]
     if owner is not None:
         if any(other is owner for other in run.owners):
             return
