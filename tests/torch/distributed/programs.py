@@ -1,4 +1,4 @@
-"""Checks that several ranks make together: ``mpiexec -n 2 python -m tests.torch.distributed.programs``.
+"""Checks that several ranks make together: ``mpiexec -n 2 python -m tests.torch.distributed.programs [compiled]``.
 
 Without mpiexec they are connected by sockets: MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE in the environment say how.
 """
@@ -6,6 +6,7 @@ Without mpiexec they are connected by sockets: MASTER_ADDR, MASTER_PORT, RANK an
 from __future__ import annotations
 
 import datetime
+import sys
 import warnings
 from typing import Any
 
@@ -220,7 +221,6 @@ def works_of_compiled_code(r: int, w: int) -> None:
 PROGRAMS = (
     mistakes, shapes_that_differ, ranks_that_do_not_come, outside_of_a_group, views_with_gaps, saved_values_that_were_reduced,
     compiled_collectives, compiled_training_step, checks_come_before_collectives, works_of_compiled_code,
-    *in_compiled_functions.PROGRAMS,
 )  # fmt: skip
 
 
@@ -228,7 +228,7 @@ def main() -> None:
     warnings.simplefilter("error")
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
     assert np.array_equal(dist.get_process_group_ranks(None), range(dist.get_world_size()))
-    for program in PROGRAMS:
+    for program in in_compiled_functions.PROGRAMS if "compiled" in sys.argv[1:] else PROGRAMS:
         program(dist.get_rank(), dist.get_world_size())
         dist.barrier()
         if dist.get_rank() == 0:

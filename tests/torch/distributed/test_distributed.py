@@ -36,8 +36,9 @@ def test_collectives_give_what_was_recorded_of_gloo(ranks: int, engine: str, tmp
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("ranks", RANKS)
-def test_programs_of_several_ranks(ranks: int, engine: str) -> None:
-    arguments = ["-m", "tests.torch.distributed.programs"]
+@pytest.mark.parametrize("which", ["all", "compiled"])
+def test_programs_of_several_ranks(which: str, ranks: int, engine: str) -> None:
+    arguments = ["-m", "tests.torch.distributed.programs", which]
     if engine == "mpi":
         ended = by_mpiexec(ranks, arguments)
         assert ended.returncode == 0, ended.stdout + ended.stderr
