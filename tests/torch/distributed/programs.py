@@ -212,7 +212,9 @@ def works_of_compiled_code(r: int, w: int) -> None:
 
     for k in range(3):
         work, y = handed_on(torch.ones(3) * k)
+        future = work.get_future().then(lambda f: f.wait()[0])
         assert work.wait() and work.is_completed() and y.tolist() == [(k + 1.0) * w] * 3
+        assert future.wait() is y and work.exception() is None
         assert forgotten(torch.ones(2)).tolist() == [2.0, 2.0]
     (reason,) = forgotten.stats.breaks
     assert "nothing waits for it" in reason
