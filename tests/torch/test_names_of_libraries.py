@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import dynagraph.torch as torch
-from dynagraph.torch.distributed import _tensor, constants
+from dynagraph.torch.distributed import _composable, _tensor, constants
 from dynagraph.torch.distributed import tensor as divided
+from dynagraph.torch.distributed._composable import fsdp as _  # noqa: F401  (loads the module)
 from dynagraph.torch.distributed.tensor import Replicate, Shard, placement_types
 from dynagraph.torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 from dynagraph.torch.futures import Future
@@ -40,6 +41,18 @@ def test_other_names_of_the_same_things() -> None:
     assert torch.Future is Future
     assert _tensor.DTensor is divided.DTensor and placement_types.Shard is Shard
     assert constants.default_pg_timeout == torch.distributed.default_pg_timeout
+    assert _composable.fully_shard is _composable.fsdp.fully_shard is torch.distributed.fsdp.fully_shard
+    assert _composable.fsdp.CPUOffloadPolicy is torch.distributed.fsdp.CPUOffloadPolicy
+
+
+def test_strided_shards_are_described_only() -> None:
+    strided = placement_types._StridedShard(dim=1, split_factor=2)
+    assert repr(strided) == "_StridedShard(dim=1, sf=2)" and str(strided) == "_S(1, 2)"
+    assert strided == placement_types._StridedShard(1, split_factor=2) != Shard(1) and not strided.is_shard()
+    with pytest.raises(TypeError, match="positional argument"):
+        placement_types._StridedShard(1, 2)  # type: ignore[misc]
+    with pytest.raises(NotImplementedError, match=r"only Shard\(0\)"):
+        divided.distribute_tensor(torch.ones(4), placements=[strided])
 
 
 # as PyTorch 2.13 answers on a mesh of four

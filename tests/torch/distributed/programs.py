@@ -1,4 +1,4 @@
-"""Checks that several ranks make together: ``mpiexec -n 2 python -m tests.torch.distributed.programs``.
+"""Checks that several ranks make together: ``mpiexec -n 2 python -m tests.torch.distributed.programs [compiled]``.
 
 Without mpiexec they are connected by sockets: MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE in the environment say how.
 """
@@ -6,8 +6,8 @@ Without mpiexec they are connected by sockets: MASTER_ADDR, MASTER_PORT, RANK an
 from __future__ import annotations
 
 import datetime
+import sys
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,8 @@ import dynagraph as dg
 from dynagraph import torch
 from dynagraph.torch import distributed as dist
 from dynagraph.torch import nn
+from tests.torch.distributed import compiled as in_compiled_functions
+from tests.torch.distributed.compiled import same
 
 
 def mistakes(r: int, w: int) -> None:
@@ -114,17 +116,6 @@ def saved_values_that_were_reduced(r: int, w: int) -> None:
         y.sum().backward()
 
 
-def _same(plain: Callable[..., Any], *given: Any, calls: int = 3, **options: Any) -> Any:
-    """A function compiled gives what it gives plainly, call for call."""
-    compiled = dg.compile(plain, **{"mode": "max", "fullgraph": True, **options})
-    for k in range(calls):
-        mine, theirs = ([torch.clone(x) + k for x in given] for _ in range(2))
-        for a, b in zip((*plain(*mine), *mine), (*compiled(*theirs), *theirs)):
-            assert torch.equal(a, b), (plain.__name__, a, b)
-    assert compiled.stats.compiles + compiled.stats.restored == 1, (compiled.stats, compiled.stats.breaks)
-    return compiled
-
-
 def compiled_collectives(r: int, w: int) -> None:
     def every(x: Any) -> Any:
         out = torch.zeros(w * 3, 4)
@@ -151,10 +142,10 @@ def compiled_collectives(r: int, w: int) -> None:
         return y, z
 
     x = torch.arange(12.0).reshape(3, 4) * (r + 1)
-    graph = str(_same(every, x).last_graph)
+    graph = str(same(every, x).last_graph)
     assert graph.count("= effect_call(") == 9
-    assert str(_same(twice, x).last_graph).count("= effect_call(") == 3
-    _same(twice, x, backend="numpy")
+    assert str(same(twice, x).last_graph).count("= effect_call(") == 3
+    same(twice, x, backend="numpy")
 
 
 def _training(seed: int) -> tuple[Any, Any]:
@@ -221,7 +212,9 @@ def works_of_compiled_code(r: int, w: int) -> None:
 
     for k in range(3):
         work, y = handed_on(torch.ones(3) * k)
+        future = work.get_future().then(lambda f: f.wait()[0])
         assert work.wait() and work.is_completed() and y.tolist() == [(k + 1.0) * w] * 3
+        assert future.wait() is y and work.exception() is None
         assert forgotten(torch.ones(2)).tolist() == [2.0, 2.0]
     (reason,) = forgotten.stats.breaks
     assert "nothing waits for it" in reason
@@ -237,7 +230,7 @@ def main() -> None:
     warnings.simplefilter("error")
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
     assert np.array_equal(dist.get_process_group_ranks(None), range(dist.get_world_size()))
-    for program in PROGRAMS:
+    for program in in_compiled_functions.PROGRAMS if "compiled" in sys.argv[1:] else PROGRAMS:
         program(dist.get_rank(), dist.get_world_size())
         dist.barrier()
         if dist.get_rank() == 0:

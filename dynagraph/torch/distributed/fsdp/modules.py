@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dynagraph.torch import distributed as dist
-from dynagraph.torch.core.engine import queue_callback, run_number
+from dynagraph.torch.core.engine import queue_callback
 from dynagraph.torch.core.grad_mode import is_grad_enabled
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.distributed.fsdp.parameters import MixedPrecisionPolicy, OffloadPolicy, ParameterGroup
@@ -37,12 +37,9 @@ class _Root:
                 group = inner._fsdp_state.group
                 if group is not None and group not in self.groups:
                     self.groups.append(group)
-        self.run = 0  # the backward whose end has been asked for
 
     def begin_backward(self) -> None:
-        if self.run != run_number():
-            self.run = run_number()
-            queue_callback(self.end_backward)
+        queue_callback(self.end_backward, self)
 
     def end_backward(self) -> None:
         """Backward has ended: what has not been reduced is, and all parameters are divided."""
@@ -68,9 +65,14 @@ def _tensors(value: Any) -> Iterator[Tensor]:
     yield from found
 
 
-def _before(module: Any, state: _State, args: Any, kwargs: Any) -> Any:
+def find_root(module: Any, state: _State) -> None:
+    """Where a module is the first one that is called, it is the outermost one.  Captures do this before the program runs."""
     if state.root is None:
         _Root(module, state)
+
+
+def _before(module: Any, state: _State, args: Any, kwargs: Any) -> Any:
+    find_root(module, state)
     if state.policy.cast_forward_inputs:
         args = _casts(state.policy.param_dtype, args)
         kwargs = _casts(state.policy.param_dtype, kwargs)
