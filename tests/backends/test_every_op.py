@@ -62,7 +62,7 @@ def chosen(op: Op, most: int = BATCH) -> list[Case]:
     return every if len(every) <= limit else every[:: len(every) // limit + 1]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("source", dtypes.ALL, ids=str)
 def test_casts_of_every_pair(source: DType) -> None:
     """Of `chosen` cases of casts not every pair of dtypes is one."""

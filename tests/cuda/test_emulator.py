@@ -19,7 +19,7 @@ import pytest
 from tests.cuda import emulator
 from tests.cuda.emulator import ORDERS, EmulatorError, guarded, guarded_copy, last_error, launch, order
 
-pytestmark = pytest.mark.sampled(10)
+pytestmark = pytest.mark.sampled(20)
 
 RNG = np.random.default_rng(0)
 every_order = pytest.mark.parametrize("name", ORDERS)

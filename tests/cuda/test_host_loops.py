@@ -192,7 +192,7 @@ def outcome(function: Callable[..., Any], arrays: list[Any], n: int) -> Any:
         return type(error)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 @pytest.mark.parametrize("name", CASES)
 def test_loops_are_right_for_any_number_of_turns(cp: Any, name: str, mode: Any) -> None:

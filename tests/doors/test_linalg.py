@@ -229,7 +229,7 @@ def test_products_of_a_matrix_with_its_transpose_are_numpys_bit_for_bit(shape: t
 PROCESSORS = ("Haswell", "Sandybridge", "Zen", "Nehalem", "Prescott", "SkylakeX")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("processor", PROCESSORS)
 def test_products_take_the_routines_that_numpys_take(processor: str) -> None:
     if processor == "SkylakeX" and not {"avx512f", "avx512vl", "avx512dq"} <= set(cpu_features().split()):

@@ -182,7 +182,7 @@ def test_new_arrays(program):
     assert not any("loop-in-python" in line for line in compiled.stats.breaks)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("dtype", (np.float64, np.float32, np.int64, np.int8, np.uint16, np.bool_))
 @pytest.mark.parametrize("layout", ("packed", "reversed", "spread", "square", "nan"))
 def test_reductions_have_numpys_bits(dtype, layout):

@@ -29,7 +29,7 @@ def samples() -> np.ndarray:
     return np.concatenate([SPECIAL, bits, whole, whole * whole, near_one, np.abs(near_one), *scaled])
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("exponent", POWERS)
 @pytest.mark.parametrize("of_python", [False, True])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

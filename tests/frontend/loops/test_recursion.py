@@ -279,7 +279,7 @@ CASES: list[tuple[Callable, list[tuple]]] = [
 ]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(("function", "calls"), CASES, ids=[f.__name__ for f, _ in CASES])
 def test_as_python_runs_it(function: Callable, calls: list) -> None:
     check(function, *calls)
