@@ -140,6 +140,7 @@ def test_called_out_is_what_numpy_gives(path: str, backend: str) -> None:
         assert (compiled.stats.hits, compiled.stats.refusals, compiled.stats.fallbacks) == (1, 0, 0)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("layout", ["C", "F", "permuted", "apart"])
 @pytest.mark.parametrize("path", SAMPLES)
 def test_results_lie_in_memory_as_numpys(path: str, layout: str) -> None:

@@ -138,6 +138,7 @@ def test_reduce(ufunc):
     assert captured or ufunc in NEVER | {np.arctan2}
 
 
+@pytest.mark.sampled(3)
 @by_binary
 def test_accumulate_and_reduceat(ufunc):
     exact, captured = ufunc not in INEXACT | SUMS, 0
@@ -154,6 +155,7 @@ def test_accumulate_and_reduceat(ufunc):
     assert captured or ufunc in NEVER
 
 
+@pytest.mark.sampled(3)
 @by_binary
 def test_at(ufunc):
     places = np.array([0, 2, 0, -1, 0])

@@ -62,6 +62,7 @@ def ordered(x, y, out):
         out[i, 4] = max(a, b) == a
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 @pytest.mark.parametrize("dtypes", ["DD", "Dd", "dD", "Ff", "Fd", "FD"])
 def test_scalars_beside_nan_are_ordered_as_numpy_orders_scalars(dtypes):

@@ -221,6 +221,7 @@ def test_products_have_numpys_bits(dtype):
         assert not compiled.stats.fallbacks
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("function", [np.dot, np.inner, np.vdot, np.matmul], ids=lambda f: f.__name__)
 def test_products_of_vectors_with_any_step_have_numpys_bits(function, dtype):

@@ -275,6 +275,7 @@ def test_arrays_that_overlap(function: Callable) -> None:
         assert got == want, how
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_indices_out_of_bounds(function: Callable) -> None:
     compiled = dg.compile(function, dynamic=True)

@@ -96,6 +96,7 @@ CHANGED = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CHANGED)
 def test_compiled_steps_of_modules_that_change(name: str) -> None:
     with warnings.catch_warnings():
