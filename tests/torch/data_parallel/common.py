@@ -12,7 +12,7 @@ from dynagraph.torch import distributed as dist
 from dynagraph.torch import nn
 from dynagraph.torch.distributed.groups import abort
 
-STEPS, BATCH = 8, 8
+STEPS, BATCH = 20, 8
 
 
 def model(norm: bool = False) -> Any:
