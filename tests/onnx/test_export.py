@@ -271,6 +271,7 @@ HEADS_OF = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("opset", [20, 23])
 @pytest.mark.parametrize("name", HEADS_OF)
 def test_attention(name, opset):
