@@ -42,7 +42,7 @@ WITHOUT_LOOPS = {
 # these have one, and are run as they are: they take dtypes of their own, or several operands of which these are not, or differ
 NOT_CAPTURED = {"float_power", "frexp", "ldexp", "matvec", "modf", "vecdot", "vecmat"}
 
-pytestmark = [pytest.mark.sampled(6), pytest.mark.filterwarnings("ignore::RuntimeWarning")]
+pytestmark = [pytest.mark.sampled(12), pytest.mark.filterwarnings("ignore::RuntimeWarning")]
 
 
 def as_bits(x: Any) -> np.ndarray:
@@ -262,7 +262,7 @@ def is_of_float32(case: Case) -> bool:
 OTHERWISE = ("external_call", "complex", "nextafter", "complex_accumulate", "nextafter_accumulate")
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("op", [op for op in ROWS if op.name not in OTHERWISE], ids=lambda op: op.name)
 @pytest.mark.parametrize("target", ["c", "cuda"])
 def test_rows_of_the_op_table_compute_in_float32(op: Op, target: str) -> None:

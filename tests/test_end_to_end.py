@@ -173,7 +173,7 @@ def test_programs(function):
 SCALARS = (2, 2.5, True, np.float32(2), np.int64(3), np.bool_(True), np.int8(-3), np.uint16(7), np.uint64(2**64 - 1))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("args", [(scalar,) for scalar in SCALARS])
 @pytest.mark.parametrize("dtype", [d.numpy.type for d in dtypes.ALL])
 def test_scalars_promote_as_numpy_does(args, dtype):

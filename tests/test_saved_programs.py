@@ -7,12 +7,14 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dynagraph.backends import toolchain
+from tests.forks import Forks
 
 pytestmark = pytest.mark.skipif(toolchain.find_compiler() is None, reason="there is no C compiler")
 
@@ -40,8 +42,8 @@ HELPER = "FACTOR = 3.0\ndef helper(x, k=1.0):\n    return x * x + k\n"
 class Process:
     """Runs versions of one script in a cache of its own."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, folder: Path, forks: Forks):
+        self.folder, self.forks = folder, forks
 
     def __call__(self, helper: str = HELPER, body: str = BODY, sizes: str = "[3]", **environment: str) -> Any:
         path = self.folder / "script.py"
@@ -50,9 +52,11 @@ class Process:
 
     def run(self, path: Path, **environment: str) -> Any:
         given = {"DYNAGRAPH_CACHE_DIR": str(self.folder / "cache"), "DYNAGRAPH_CACHE_PROGRAMS": "1", **environment}
-        done = subprocess.run(
-            [sys.executable, str(path)], env={**os.environ, **given}, capture_output=True, text=True, check=False, timeout=300
-        )
+        if "PYTHONHASHSEED" in given:
+            command, environment = [sys.executable, str(path)], {**os.environ, **given}
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+        else:
+            done = self.forks.run(path, {**os.environ, **given})
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 
@@ -60,9 +64,15 @@ class Process:
         return sorted((self.folder / "cache").glob("*.program"))
 
 
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    with Forks() as forks:
+        yield forks
+
+
 @pytest.fixture
-def process(tmp_path: Path) -> Process:
-    return Process(tmp_path)
+def process(tmp_path: Path, forks: Forks) -> Process:
+    return Process(tmp_path, forks)
 
 
 def test_a_later_process_captures_nothing(process: Process) -> None:

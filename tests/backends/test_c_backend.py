@@ -95,7 +95,7 @@ def layernorm(b, x):
     return b.divide(centred, b.sqrt(b.add(variance, b.scalar(1e-5))))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("shape", [(1, 1), (3, 5), (7, 31), (7, 32), (5, 100), (4, 1000), (2, 9001)])
 def test_softmax_is_one_kernel_and_right(shape):
     graph = check(softmax, f32(*shape), rtol=2e-5)
@@ -118,7 +118,7 @@ def test_a_matmul_chain_calls_the_library_and_fuses_the_rest():
     assert kinds == [LibraryCall, Kernel, LibraryCall, Kernel]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("m, k, n", [(1, 1, 1), (1, 5, 3), (5, 1, 3), (4, 6, 1), (33, 17, 65), (3, 0, 2), (0, 3, 2)])
 def test_matmul_of_transposed_and_sliced_operands(m, k, n, dtype):
@@ -411,7 +411,7 @@ def test_fusion_puts_every_real_node_into_one_group():
     assert set(graph.outputs) <= set(plan.stored)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("step", [1, 2, 3, -1, -2])
 @pytest.mark.parametrize("columns", [4, 7, 12, 16, 33])
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64", "float32", "float64"])

@@ -72,6 +72,7 @@ def check(source: str, target: str, sample: slice) -> None:
     assert found == [], f"{len(found)} of {len(expressions)}"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("source", "target"), FAST)
 def test_some_constants_against_operators(source: str, target: str) -> None:
     check(source, target, slice(None, None, 7))

@@ -47,6 +47,7 @@ def stacked(x, y, out):
     out[1::2] = x[1::2] * y[1::2] + 0.5
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("function", [constants, variables, named, rotations, stacked])
 def test_of_real_numbers(function, dtype):

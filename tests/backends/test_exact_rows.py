@@ -84,7 +84,7 @@ def assert_same(got: object, want: object) -> None:
     assert same, (got, want)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("text, dtype", [(text, dtype) for text, names in ROWS.items() for dtype in names])
 def test_rows_have_numpys_bits(text: str, dtype: str) -> None:
     f = function(text)

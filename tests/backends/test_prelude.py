@@ -20,7 +20,7 @@ from dynagraph.backends.toolchain import Toolchain, toolchain
 from dynagraph.ir import dtypes
 from dynagraph.ir.expr import FUNCTIONS
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(12)
 
 ROOT = Path(__file__).resolve().parents[2]
 CTYPES = {d.suffix: "_Bool" if d.is_bool else d.ctype for d in dtypes.ALL}

@@ -23,6 +23,7 @@ def finished(graph: Any) -> list[bool]:
     return [s.then is not None for s in steps(graph) if isinstance(s, LibraryCall)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(
     "m, n, k", [(200, 700, 300), (1, 900, 40), (1500, 1, 300), (3, 5, 7), (0, 4, 5), (4, 6, 0), (60, 70, 2600)]

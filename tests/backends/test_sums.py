@@ -78,7 +78,7 @@ def test_sums_of_every_length_are_numpys(dtype: str) -> None:
     check_bits([("sum", lambda x: x.sum(), x) for x in arrays] + [("fused sum", lambda x: (x + x).sum(), x) for x in arrays])
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("part", range(4))
 def test_sums_over_axes_are_numpys(dtype: str, part: int) -> None:

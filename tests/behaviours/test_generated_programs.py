@@ -14,7 +14,7 @@ PROGRAMS, CHUNK = 2000, 50
 SHOWN = 2  # failing programs that a chunk makes smaller and shows
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("start", range(0, PROGRAMS, CHUNK))
 def test_programs_do_compiled_what_they_do_plainly(start: int) -> None:
     failed = [seed for seed in range(start, start + CHUNK) if difference(from_seed(seed)) is not None]

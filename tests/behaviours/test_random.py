@@ -137,6 +137,7 @@ def forms(name: str, args: tuple) -> Callable:
     return f
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", OF_GENERATOR)
 def test_method_of_a_generator(name: str) -> None:
     point_is_whole = name not in ("dirichlet", "multinomial")

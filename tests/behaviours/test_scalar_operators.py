@@ -131,7 +131,7 @@ PAIRS += [("beyond int64", "uint64"), ("beyond int64", "0-d float64"), ("0-d int
 PAIRS += [("complex", "0-d float64"), ("float64", "0-d complex"), ("0-d int64", "float16"), ("complex(-0.0)", "float64(-0.0)")]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", VALUES)
 def test_one_scalar_under_every_operation(name: str) -> None:
     assert differences(UNARY, VALUES[name], None) == []
@@ -142,7 +142,7 @@ def test_a_number_that_changes_under_every_operation(name: str) -> None:
     assert differences(UNARY, VALUES[name], None, before=(changed(VALUES[name]), None)) == []
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("left", dict.fromkeys(a for a, _ in PAIRS))
 def test_pairs_under_every_operator(left: str) -> None:
     wrong = {b: differences(BINARY, VALUES[left], VALUES[b]) for a, b in PAIRS if a == left}

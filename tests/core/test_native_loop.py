@@ -125,6 +125,7 @@ FITS: list[tuple[tuple, tuple, Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("parameter", "box", "value"), FITS, ids=str)
 def test_what_fits_comes_back(parameter: tuple, box: tuple, value: Any) -> None:
     assert same(through(parameter, box, value), value)

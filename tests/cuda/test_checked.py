@@ -85,7 +85,7 @@ RIGHT: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_is_right_gives_the_same(cp: Any, name: str) -> None:
     function, values, schedule = RIGHT[name]
@@ -121,7 +121,7 @@ def test_symbolic_sizes(cp: Any) -> None:
     assert f.stats.compiles <= 2 and f.stats.refusals == 0
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_is_checked_compiles_for_devices(cp: Any, name: str) -> None:
     function, values, _ = RIGHT[name]

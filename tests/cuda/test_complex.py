@@ -18,7 +18,7 @@ from dynagraph.backends.cuda.prelude import prelude_for
 from dynagraph.ir.expr import FUNCTIONS
 from tests.cuda import emulator
 
-pytestmark = pytest.mark.sampled(10)
+pytestmark = pytest.mark.sampled(20)
 
 EXACT: dict[str, Callable[[mp.mpc], mp.mpc]] = {
     "log": mp.log, "log2": lambda z: mp.log(z) / mp.ln2, "log10": lambda z: mp.log(z) / mp.ln10, "sqrt": mp.sqrt,

@@ -18,7 +18,7 @@ from tests.ops.cases import ROWS, Case
 from tests.ops.evaluate import assert_same
 
 pytestmark = [
-    pytest.mark.sampled(10),
+    pytest.mark.sampled(20),
     pytest.mark.filterwarnings("ignore:Mean of empty slice:RuntimeWarning"),
     pytest.mark.filterwarnings("ignore:Degrees of freedom:RuntimeWarning"),
 ]

@@ -192,7 +192,7 @@ def outcome(function: Callable[..., Any], arrays: list[Any], n: int) -> Any:
         return type(error)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 @pytest.mark.parametrize("name", CASES)
 def test_loops_are_right_for_any_number_of_turns(cp: Any, name: str, mode: Any) -> None:
@@ -208,6 +208,7 @@ def test_loops_are_right_for_any_number_of_turns(cp: Any, name: str, mode: Any) 
         same(tuple(given), tuple(plain))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", sorted(QUIET))
 def test_no_python_code_runs_in_a_turn(cp: Any, name: str, loops: list[Any]) -> None:
     function, values = CASES[name]

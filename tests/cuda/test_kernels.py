@@ -24,7 +24,7 @@ from tests.cuda.device import EmulatedDevice, emulated
 from tests.cupy_arrays import stand_in
 from tests.sampling import examples
 
-pytestmark = pytest.mark.sampled(10)
+pytestmark = pytest.mark.sampled(20)
 
 RNG = np.random.default_rng(3)
 
@@ -165,7 +165,7 @@ def test_kernels_have_no_races(name: str) -> None:
     check(emulated(graph, races=True), graph, inputs)
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("variant", [Variant(wide=True), Variant(packs=False)], ids=["wide", "unaligned"])
 def test_variants_give_the_same(name: str, variant: Variant, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -224,6 +224,7 @@ def test_constants_are_uploaded_once(device: CountingDevice, fake: Any, monkeypa
     assert len(device.sources) == 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("order", emulator.ORDERS)
 def test_every_order_of_threads_gives_the_same(device: CountingDevice, fake: Any, order: str) -> None:
     def f(x: Any) -> Any:
@@ -397,6 +398,7 @@ def test_a_handler_that_raises_before_the_launches_is_heard(
     assert times_heard(dg.compile(lambda x: x + 1), X + 1) == 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["_start", "_start_all", "_run", "_prepare_call"])
 @pytest.mark.parametrize("second", [False, True], ids=["first step", "second step"])
 def test_a_handler_that_raises_has_nothing_written_twice(

@@ -26,7 +26,7 @@ from tests.cuda.device import emulated
 from tests.cuda.test_kernels import check, graph_of
 from tests.sampling import examples
 
-pytestmark = pytest.mark.sampled(10)
+pytestmark = pytest.mark.sampled(20)
 
 SMALL = replace(backend.PROCESSORS, long=32, block=16, column_parts=4)  # so that rows of a hundred elements are long
 DTYPES = [d.name for d in dtypes.ALL]

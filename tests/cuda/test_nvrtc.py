@@ -151,7 +151,7 @@ def scaled(x, y, small, number):
     return z - z.sum(axis=1, keepdims=True), z.max(axis=0), np.cumsum(z, axis=1)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("architecture", [80, 90])
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("options", [{}, {"wide": True}, {"packs": False}, {"checked": True}], ids=str)

@@ -26,7 +26,7 @@ from tests.cuda.device import EmulatedDevice
 from tests.cuda.products import Calls, QueuedProducts, counted, is_loaded, path, set_stand_in, stand_in_cublas
 from tests.cupy_arrays import stand_in
 
-pytestmark = pytest.mark.sampled(10)
+pytestmark = pytest.mark.sampled(20)
 
 KINDS = (dtypes.float16, dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
 TOLERANCE = {"float16": 2e-3, "float32": 1e-5, "complex64": 1e-5}
@@ -104,7 +104,7 @@ VIEWS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("dtype", KINDS, ids=str)
 @pytest.mark.parametrize("right_view", VIEWS)
 @pytest.mark.parametrize("left_view", VIEWS)
@@ -789,7 +789,7 @@ def test_batches_of_the_device(real: Any) -> None:
     assert all(isinstance(p, Product) for p in products_of(compiled))
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("mode", ["default", "fast", "reduce-overhead"])
 @pytest.mark.parametrize("name", [name for name in CASES if "infinity" not in name])
 def test_epilogues_of_the_device(real: Any, name: str, mode: str) -> None:

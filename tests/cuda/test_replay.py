@@ -238,7 +238,7 @@ def test_an_array_of_no_elements(cp: Any, device: QueuedDevice) -> None:
 # -- results that somebody has ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("hold", [
     lambda y: y, lambda y: y[3:], lambda y: y.reshape(2, 20).T, lambda y: y[1:][0], lambda y: y.data, lambda y: [y],
     lambda y: y.data + 16,

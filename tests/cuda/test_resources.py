@@ -34,7 +34,7 @@ def spilled(found: dict[str, Resources]) -> list[str]:
     return [name for name, r in found.items() if r.spill_stores or r.spill_loads]
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(48)
 @pytest.mark.parametrize("op", [op for op in ROWS if op.name != "external_call"], ids=lambda op: op.name)
 def test_kernels_of_every_op_compile_and_spill_nothing(op: Op) -> None:
     cases = [case for case in chosen(op) if all(x.size for x in case.operands)]

@@ -27,7 +27,7 @@ from tests.cupy_arrays import stand_in
 from tests.cupy_arrays.conftest import installed
 from tests.sampling import examples
 
-pytestmark = pytest.mark.sampled(12)
+pytestmark = pytest.mark.sampled(24)
 
 
 def shifted(x: Any) -> Any:

@@ -37,6 +37,7 @@ def test_pythons_numbers(cp: Any) -> None:
         np.testing.assert_array_equal(got.get(), X.astype(np.float32) * np.float32(v) + np.float32(1))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "float16", "float32", "float64", "bool", "complex64"])
 def test_arrays_of_other_dtypes(cp: Any, dtype: str) -> None:
     check(cp, lambda x, y: (x + y, y * x), X, np.arange(8).astype(dtype))
@@ -88,6 +89,7 @@ def test_writes(cp: Any) -> None:
         check(cp, write, X, value)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "function",
     [

@@ -17,7 +17,7 @@ from dynagraph.errors import BackendError, CaptureError
 from tests.cupy_arrays import stand_in
 from tests.cupy_arrays.harness import assert_same, check, put
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 X = np.arange(12.0).reshape(3, 4)
 
@@ -61,7 +61,7 @@ BREAKS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
 NUMPYS = np.arange(4.0)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", BREAKS)
 def test_what_is_not_captured_breaks(cp: Any, name: str) -> None:
     """The result is that of the plain call, and capture goes on behind it."""

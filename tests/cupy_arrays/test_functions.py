@@ -12,7 +12,7 @@ from dynagraph.doors import cupy as cupy_door
 from tests.cupy_arrays.harness import by_turns, check
 from tests.cupy_arrays.stand_in import NAMES
 
-pytestmark = pytest.mark.sampled(10)
+pytestmark = pytest.mark.sampled(20)
 
 DTYPES = ("bool", "int8", "int64", "uint16", "float16", "float32", "float64", "complex64")
 
@@ -35,7 +35,7 @@ def takes(name: str, dtypes: tuple[str, ...]) -> bool:
     return next(fits, None) == "".join(d.char for d in resolved[ufunc.nin :])
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("name", sorted(cupy_door.UFUNCS))
 def test_a_ufunc_gives_what_it_gives_plainly(cp: Any, name: str) -> None:
     """By CuPy's name and by NumPy's, on arrays and, where it takes two, on an array and a number."""

@@ -65,7 +65,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_gradients(cp: Any, name: str) -> None:
     compiled_and_numpys(cp, FUNCTIONS[name], X)

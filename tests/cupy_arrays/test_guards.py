@@ -31,6 +31,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_is_served_rightly(cp: Any, change: str) -> None:
     compiled = dg.compile(doubled)

@@ -43,7 +43,7 @@ def written_rows(x: Any, i: Any) -> Any:
 WRITES: dict[str, Callable[[Any, Any], Any]] = {"a number": written, "rows": written_rows}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("name", READS)
 def test_places_are_read_as_plainly(cp: Any, name: str, dtype: str) -> None:

@@ -20,7 +20,7 @@ from tests.cupy_arrays.page import PAGE, page
 from tests.cupy_arrays.stand_in import NAMES
 from tests.ops.cases import cases
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(16)
 
 
 def parameters(source: str) -> list[str]:
@@ -66,7 +66,7 @@ def test_a_new_module_is_walked_anew(cp: Any) -> None:
     assert first.library is named("cupy") and first.library.module is cp
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(32)
 @pytest.mark.parametrize("name", sorted(cupy_door.OPS))
 def test_an_op_runs_through_the_library_as_through_numpy(cp: Any, name: str) -> None:
     """The eager column with CuPy's functions, in graphs of one node."""

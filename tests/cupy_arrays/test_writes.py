@@ -108,12 +108,14 @@ WRITES: list[Callable[..., Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("function", WRITES, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_a_write_is_done_as_plainly(cp: Any, function: Any, dtype: str) -> None:
     check(cp, function, X.astype(dtype), Y.astype(dtype))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("function", WRITES, ids=lambda f: f.__name__)
 def test_a_write_into_views(cp: Any, function: Any) -> None:
     """Of arguments that lie apart in memory."""

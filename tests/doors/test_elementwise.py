@@ -13,7 +13,7 @@ from dynagraph.doors.numpy.elementwise import UFUNCS
 
 from .harness import DTYPES, Trace, call, check, check_or_declined, declined, sample
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(10)
 
 UNARY = sorted((u for u in UFUNCS if u.nin == 1), key=lambda u: u.__name__)
 BINARY = sorted((u for u in UFUNCS if u.nin == 2), key=lambda u: u.__name__)

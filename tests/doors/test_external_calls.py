@@ -128,7 +128,7 @@ def test_every_row_has_a_sample() -> None:
     assert {row.path for row in rows()} == set(SAMPLES)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("backend", ["cpu", "numpy", "reference"])
 @pytest.mark.parametrize("path", SAMPLES)
 def test_called_out_is_what_numpy_gives(path: str, backend: str) -> None:
@@ -140,6 +140,7 @@ def test_called_out_is_what_numpy_gives(path: str, backend: str) -> None:
         assert (compiled.stats.hits, compiled.stats.refusals, compiled.stats.fallbacks) == (1, 0, 0)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("layout", ["C", "F", "permuted", "apart"])
 @pytest.mark.parametrize("path", SAMPLES)
 def test_results_lie_in_memory_as_numpys(path: str, layout: str) -> None:

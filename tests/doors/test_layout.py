@@ -46,7 +46,7 @@ def strided(rng: random.Random, shape: list[int]) -> np.ndarray:
     return np.broadcast_to(room.transpose([order.index(k) for k in range(len(shape))])[tuple(keys)], shape)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_random_layouts(name: str) -> None:
     rng, compared = random.Random(name), 0

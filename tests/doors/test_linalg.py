@@ -229,14 +229,14 @@ def test_products_of_a_matrix_with_its_transpose_are_numpys_bit_for_bit(shape: t
 PROCESSORS = ("Haswell", "Sandybridge", "Zen", "Nehalem", "Prescott", "SkylakeX")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("processor", PROCESSORS)
 def test_products_take_the_routines_that_numpys_take(processor: str) -> None:
     if processor == "SkylakeX" and not {"avx512f", "avx512vl", "avx512dq"} <= set(cpu_features().split()):
         pytest.skip("this processor has no AVX-512")
     script = Path(__file__).with_name("blas_routines.py")
     environment = {**os.environ, "OPENBLAS_CORETYPE": processor}
-    one_in = 1 if sampling.all_cases else 4
+    one_in = 1 if sampling.all_cases else 8
     command = [sys.executable, str(script), str(one_in)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=240, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -31,6 +31,7 @@ def holey(name: str, shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarra
     return x
 
 
+@pytest.mark.sampled(2)
 @every
 def test_axes_and_initial_values(name):
     f, exact = getattr(np, name), name in EXACT
@@ -57,6 +58,7 @@ def test_where(name):
         compare(lambda x, m: f(x, axis=0, where=m), x, MASKS[0].astype(int), exact=exact)  # an error
 
 
+@pytest.mark.sampled(2)
 @every
 def test_results_in_arrays(name):
     f, exact = getattr(np, name), name in EXACT

@@ -39,7 +39,7 @@ def name(value: object) -> str:
     return getattr(value, "__name__", str(value))
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("function", REDUCTIONS, ids=name)

@@ -47,7 +47,7 @@ def results(ufunc: np.ufunc, xs: list[np.ndarray]) -> list[np.ndarray]:
     return list(found) if isinstance(found, tuple) else [found]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @by_ufunc
 def test_results_in_arrays(ufunc):
     exact, captured = ufunc not in INEXACT, 0
@@ -117,7 +117,7 @@ def positive(ufunc: np.ufunc, x: np.ndarray) -> np.ndarray:
     return np.abs(x) if ufunc is np.power else x
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @by_binary
 def test_reduce(ufunc):
     exact, captured = ufunc not in INEXACT | SUMS, 0
@@ -138,6 +138,7 @@ def test_reduce(ufunc):
     assert captured or ufunc in NEVER | {np.arctan2}
 
 
+@pytest.mark.sampled(3)
 @by_binary
 def test_accumulate_and_reduceat(ufunc):
     exact, captured = ufunc not in INEXACT | SUMS, 0
@@ -154,6 +155,7 @@ def test_accumulate_and_reduceat(ufunc):
     assert captured or ufunc in NEVER
 
 
+@pytest.mark.sampled(3)
 @by_binary
 def test_at(ufunc):
     places = np.array([0, 2, 0, -1, 0])
@@ -175,7 +177,7 @@ def test_outer(ufunc):
         compare(lambda x, y: ufunc.outer(x, y, dtype="float64"), x, y, exact=ufunc not in INEXACT)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @by_ufunc
 def test_machine_code(ufunc):
     """One function with all of it."""

@@ -45,7 +45,7 @@ def test_an_example_learns_compiled(example: Any, tmp_path: Path) -> None:
     assert stats.hits > 0 and not stats.breaks and stats.refusals == 0, (stats, stats.breaks)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("example", CLAIMS, indirect=True)
 def test_an_example_goes_on_from_its_checkpoint(example: Any, tmp_path: Path) -> None:
     """With the same numbers as without a stop."""

@@ -48,7 +48,7 @@ def check(function: Callable, *given: Any) -> Any:
     return compiled
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("expression", ITERABLES)
 @pytest.mark.parametrize("given", [np.arange(4.0) + 1, [1, 2, 3, 4]], ids=["array", "list"])
 def test_items_are_read_when_the_loop_comes_to_them(expression: str, given: Any) -> None:

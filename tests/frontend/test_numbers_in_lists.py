@@ -44,7 +44,7 @@ def outcome(function: Callable[..., np.ndarray], *args: Any) -> Outcome:
     return result.dtype, result.shape, result.tobytes()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("source", VALUES)
 @pytest.mark.parametrize("form", FORMS)

@@ -235,7 +235,7 @@ def check_file(path: Path) -> int:
     return count
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", FILES)
 def test_round_trip(name: str):
     path = LIBRARY / name
@@ -321,7 +321,7 @@ def check_cpython(test: str, modules: str) -> None:
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-4000:]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("test", [pytest.param(t, marks=pytest.mark.soak) if t in LONG else t for t in CPYTHON])
 def test_cpythons_tests_pass(test: str):
     check_cpython(test, CPYTHON[test])

@@ -265,7 +265,7 @@ TRANSFORMED: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("name", TRANSFORMED)
 @pytest.mark.parametrize("make", ONE_STEP + STEP_BY_STEP, ids=lambda make: make.__name__)
 def test_gradients_are_as_if_nothing_were_compiled(make: Callable[[], Any], name: str) -> None:

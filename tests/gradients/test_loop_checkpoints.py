@@ -73,6 +73,7 @@ PROGRAMS = [p for p in test_loops.PROGRAMS if p[0].__name__ in CHOSEN]
 PROGRAMS += [(lends_arrays, (R.normal(size=6), R.normal(size=4)), (0,)), (two_loops, (R.normal(size=40),), (0,))]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("function", "arguments", "by"), PROGRAMS, ids=[f.__name__ for f, _, _ in PROGRAMS])
 def test_bits_of_the_whole_loop(function: Any, arguments: tuple, by: tuple[int, ...], pieces: list[int]) -> None:
     gradient = dg.grad(function, by)

@@ -238,7 +238,7 @@ def loops_called(program: Any) -> list[str]:
     return sorted({type(c).__name__ for c in calls if isinstance(c, (LoopFunction, LoopGradient))})
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("function", "arguments", "by"), PROGRAMS, ids=[f.__name__ for f, _, _ in PROGRAMS])
 def test_equal_to_the_tape(function: Any, arguments: tuple, by: tuple[int, ...]) -> None:
     transform = dg.value_and_grad(function, by)

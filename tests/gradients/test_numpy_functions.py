@@ -24,14 +24,14 @@ def weights(value: Any) -> Any:
     return np.asarray(numbers, dtype)
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("name", ROWS)
 def test_derivatives_are_differences_of_values(name: str) -> None:
     f, *args = ROWS[name]
     dg.check_grads(dg.compile(f, backend="reference"), tuple(args))
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("name", ROWS)
 def test_the_tape_gives_what_machine_code_gives(name: str) -> None:
     f, *args = ROWS[name]
@@ -47,7 +47,7 @@ def test_the_tape_gives_what_machine_code_gives(name: str) -> None:
         np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("name", ROWS)
 def test_what_a_tape_records_has_the_gradients_of_its_graph(name: str) -> None:
     f, *args = ROWS[name]

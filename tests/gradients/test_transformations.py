@@ -14,7 +14,7 @@ import pytest
 
 import dynagraph as dg
 
-pytestmark = [pytest.mark.usefixtures("way"), pytest.mark.sampled(4)]
+pytestmark = [pytest.mark.usefixtures("way"), pytest.mark.sampled(8)]
 X = np.array([0.3, -1.2, 2.5])
 Y = np.array([1.5, 0.4, -0.7])
 M = np.array([[0.5, 1.5, -1.0], [2.0, -0.3, 0.8]])

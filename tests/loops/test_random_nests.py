@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.loops.nests import INTERCHANGED, Nest, Walk, difference
 PROGRAMS, CHUNK = 400, 10
 
 
-def failures(seeds: range, used: list[int]) -> list[str]:
+def failures(seeds: Iterable[int], used: list[int]) -> list[str]:
     found = [(seed, difference(Nest(seed), used)) for seed in seeds]
     return [f"seed {seed}: {text}\n{Nest(seed).source}" for seed, text in found if text is not None]
 
@@ -21,7 +22,7 @@ def failures(seeds: range, used: list[int]) -> list[str]:
 @pytest.mark.parametrize("start", range(0, PROGRAMS, CHUNK))
 def test_nests_do_compiled_what_they_do_plainly(start: int) -> None:
     used = [0]
-    failed = failures(range(start, start + CHUNK), used)
+    failed = failures(sampling.some(range(start, start + CHUNK), 2, start), used)
     if failed:
         pytest.fail("\n\n".join(failed[:2]), pytrace=False)
     assert used[0] > 0, "none of these nests has lanes"
@@ -31,7 +32,7 @@ def test_nests_do_compiled_what_they_do_plainly(start: int) -> None:
 @pytest.mark.parametrize("start", range(0, PROGRAMS // 2, CHUNK))
 def test_nests_in_another_order_do_the_same(start: int) -> None:
     used = [0]
-    found = [(seed, difference(Walk(seed), used, INTERCHANGED)) for seed in range(start, start + CHUNK)]
+    found = [(seed, difference(Walk(seed), used, INTERCHANGED)) for seed in sampling.some(range(start, start + CHUNK), 2, start)]
     failed = [f"walk {seed}: {text}\n{Walk(seed).source}" for seed, text in found if text is not None]
     if failed:
         pytest.fail("\n\n".join(failed[:2]), pytrace=False)

@@ -55,7 +55,7 @@ def outcome(f: Callable, x: np.ndarray, v: np.generic):
     return x.tolist()
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("store", [at_once, slice_, fill, loop, at_a_place_by_data, at_places, where])
 @pytest.mark.parametrize("scalar", ["int16", "uint64", "float32", "float64"])
 @pytest.mark.parametrize("dtype", ["int8", "int64", "uint8"])

@@ -30,7 +30,7 @@ SECONDS = 1200
 ONE_IN = 30  # of a file's tests
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("file", [*FILES, *(pytest.param(f, marks=pytest.mark.fuzz) for f in MORE)])
 def test_compiled_tests_pass(file: str) -> None:
     if not (Path(np.__file__).parent / file).exists():

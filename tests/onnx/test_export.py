@@ -258,6 +258,7 @@ def test_a_transformer_layer():
 POOLS = [(2, 2, 0, 8), (3, 2, 1, 9), (3, 1, 1, 7), (2, 2, 0, 9), (3, 3, 0, 11)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kernel, stride, padding, size", POOLS)
 def test_pools_are_one_operator(kernel, stride, padding, size):
     assert check_export(lambda x: F.max_pool2d(x, kernel, stride, padding), (tensor(4, 3, size, size),), ({0: B},)) == ["MaxPool"]
@@ -270,6 +271,7 @@ HEADS_OF = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("opset", [20, 23])
 @pytest.mark.parametrize("name", HEADS_OF)
 def test_attention(name, opset):

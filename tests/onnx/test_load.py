@@ -93,7 +93,7 @@ def test_cases_of_onnx():
 # -- our own exports come back ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
 @pytest.mark.parametrize("name", WHOLE)
 def test_what_is_exported_can_be_loaded(name):

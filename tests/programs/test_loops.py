@@ -16,7 +16,7 @@ from .loops.exact import check_same, places
 FEW = {"unroll_limit": 2, "entry_limit": 2}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", LOOPS)
 def test_loop_program(name: str) -> None:
     """One compiled function for all sizes, and again for the first."""

@@ -73,7 +73,7 @@ def compare(program: Program, dynamic: bool | None) -> Any:
 CASES = [(name, dynamic) for name in PROGRAMS for dynamic in (None, True) if CLASSES[name][dynamic is True] != "-"]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("name, dynamic", CASES, ids=[f"{name}-{'symbolic' if dynamic else 'static'}" for name, dynamic in CASES])
 def test_program(name: str, dynamic: bool | None) -> None:
     asked = CLASSES[name][dynamic is True]

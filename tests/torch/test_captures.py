@@ -195,7 +195,7 @@ def no_history_inside(w: Any) -> Any:
     return y, z.detach(), torch.is_grad_enabled()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("function", "makers"),
     [

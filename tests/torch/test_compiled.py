@@ -12,7 +12,7 @@ from tests.torch.table import Case, families
 ROWS = [pytest.param(case, id=f"{family}-{case}") for family, cases in families().items() for case in cases]
 
 
-@pytest.mark.sampled(160)
+@pytest.mark.sampled(320)
 @pytest.mark.parametrize("case", ROWS)
 def test_compiled_calls_do_what_plain_ones_do(case: Case) -> None:
     for form in ("function", "method", "in place"):
@@ -22,7 +22,7 @@ def test_compiled_calls_do_what_plain_ones_do(case: Case) -> None:
     assert not found, "gradients outside"
 
 
-@pytest.mark.sampled(60)
+@pytest.mark.sampled(120)
 @pytest.mark.parametrize("seed", range(300))
 def test_random_programs(seed: int) -> None:
     steps = program(seed)

@@ -232,7 +232,7 @@ def compared(row: Case) -> list[str]:
     return breaks
 
 
-@pytest.mark.sampled(400)
+@pytest.mark.sampled(800)
 @pytest.mark.parametrize("row", ROWS)
 def test_compiled_rows_do_what_plain_ones_do(device: Any, row: Case) -> None:
     compared(row)

@@ -37,7 +37,7 @@ def product(a: Any, b: Any) -> float:
     return float((a.detach().to(torch.complex128).conj() * b.detach().to(torch.complex128)).sum().real)
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("row", DIFFERENTIABLE)
 def test_tangents_are_adjoint_to_gradients(row: str) -> None:
     case = DIFFERENTIABLE[row]

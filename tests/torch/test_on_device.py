@@ -71,7 +71,7 @@ def check(row: Case, monkeypatch: pytest.MonkeyPatch, dtype: str = "float64") ->
     assert not on_host
 
 
-@pytest.mark.sampled(18)
+@pytest.mark.sampled(36)
 @pytest.mark.parametrize("row", ROWS)
 def test_agrees_with_the_cpu(row: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     check(row, monkeypatch)

@@ -183,7 +183,7 @@ def flat_specs(case: Case) -> list[T]:
     return found
 
 
-@pytest.mark.sampled(40)
+@pytest.mark.sampled(80)
 @pytest.mark.parametrize("row", ROWS)
 @pytest.mark.parametrize("checked", [check, check_nested])
 def test_row_of_examples(row: str, checked: Callable[[Case], str]) -> None:

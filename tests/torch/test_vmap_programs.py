@@ -47,7 +47,7 @@ def close(a: Any, b: Any) -> bool:
     return a.shape == b.shape and np.allclose(a.detach().numpy(), b.detach().numpy(), equal_nan=True)
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("seed", range(300))
 def test_program_of_examples(seed: int) -> None:
     steps = program(seed)

@@ -145,7 +145,7 @@ CASES: list[tuple[Callable[..., Any], list[tuple[Any, ...]]]] = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("function", "calls"), CASES, ids=[f.__name__ for f, _ in CASES])
 def test_as_python_runs_it(function: Callable[..., Any], calls: list[tuple[Any, ...]]) -> None:
     check(function, *calls)

@@ -640,13 +640,13 @@ def name_of(case: Case) -> str:
     return case[0].__name__
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("case", PROGRAMS, ids=name_of)
 def test_state_is_that_of_plain_python(case: Case) -> None:
     check(*case)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("case", LEFT, ids=name_of)
 def test_what_is_left_to_python_is_right(case: Case) -> None:
     check(*case, native=False)

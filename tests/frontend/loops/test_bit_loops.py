@@ -80,7 +80,7 @@ def no_bit_loop(xs, total):
 FUNCTIONS = [bits_set, bits_and_more, digits, halves, while_at_top, no_bit_loop]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("total", [0, -7, 2**63 - 1, 2**63 - 40, -(2**63) + 30, 2**63 + 5])
 def test_as_python_has_it(function: Callable, total: int) -> None:

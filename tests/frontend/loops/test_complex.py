@@ -33,7 +33,7 @@ def test_bits_are_those_of_python(f):
     assert not compiled.stats.side_exits and not compiled.stats.calls_out
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("odd", [0.0, -0.0, float("inf"), float("nan"), 1e308, 5e-324, 720.0])
 @pytest.mark.parametrize("f", [quotients, exponentials])
 def test_what_is_not_finite(f, odd):
@@ -62,6 +62,7 @@ def ordered(x, y, out):
         out[i, 4] = max(a, b) == a
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 @pytest.mark.parametrize("dtypes", ["DD", "Dd", "dD", "Ff", "Fd", "FD"])
 def test_scalars_beside_nan_are_ordered_as_numpy_orders_scalars(dtypes):

@@ -56,7 +56,7 @@ EXPRESSIONS = (
 )  # fmt: skip
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_displays(expression):
     plain, compiled = program(expression)

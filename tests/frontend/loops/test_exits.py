@@ -55,7 +55,7 @@ def frozen(value: Any) -> Any:
     return type(value), repr(value)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("function, arguments", PROGRAMS, ids=[f.__name__ for f, _ in PROGRAMS])
 def test_leaves_as_plain(function: Any, arguments: Any) -> None:
     compiled = dg.compile(function)

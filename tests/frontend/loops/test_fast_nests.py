@@ -124,7 +124,7 @@ def layouts(rng: np.random.Generator, rows: int, columns: int) -> list[np.ndarra
     return [x, np.asfortranarray(x), np.repeat(x, 2, axis=1)[:, ::2], x[::-1, ::-1]]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_as_python_has_it(function: Callable) -> None:
     compiled, rng = dg.compile(function, dynamic=True), np.random.default_rng(0)

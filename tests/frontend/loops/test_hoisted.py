@@ -63,7 +63,7 @@ def outcome(function: Callable, x: np.ndarray, a: Any, b: Any) -> Any:
     return result, np.where(np.isnan(out), np.nan, out).tobytes()  # a NaN's sign is nobody's promise
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("function", [scaled, nested, in_an_arm, after_effects, changed_inside])

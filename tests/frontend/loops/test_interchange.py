@@ -47,6 +47,7 @@ PRODUCT = "c[i, j] += a[i, k] * b[k, j]"
 CHANGED_IN_C_ORDER = {"ijk": False, "ikj": False, "jik": True, "jki": True, "kij": False, "kji": True}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("order", ["".join(p) for p in permutations("ijk")])
 def test_products_in_all_orders(order: str) -> None:
     compiled = check(nest(order, PRODUCT), lambda n: arrays(n, 4))
@@ -55,6 +56,7 @@ def test_products_in_all_orders(order: str) -> None:
         check(nest(order, PRODUCT), lambda n: arrays(n, 1))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "body",
     [
@@ -75,6 +77,7 @@ def test_columns_and_layouts(body: str) -> None:
         assert not interchanged(check(nest("ji", body, **bounds), lambda n: arrays(n + 3, layout), (17, 40)))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("bounds", ["j, n", "j + 1, n", "j", "j + 1", "n - j", "j, n - j", "n - j, n"])
 def test_triangles(bounds: str) -> None:
     assert interchanged(check(nest("ji", "c[i, j] = a[i, j] * 2.0 + c[j, j]", i=bounds), lambda n: arrays(n, 0), (33, 0, 1, 9, 60)))
@@ -104,6 +107,7 @@ def test_dependences_that_keep_their_order() -> None:
         assert interchanged(check(function, lambda n: arrays(n + 1, 0), (17, 33)))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", ["same", "transposed", "neighbours", "folded", "one row", "one column", "windows"])
 def test_arrays_that_overlap(how: str) -> None:
     for body in ("c[i, j] = a[i, j] * 2.0 + b[i, j]", "c[i, j] += a[i, j]"):
@@ -111,6 +115,7 @@ def test_arrays_that_overlap(how: str) -> None:
         assert interchanged(compiled) or how in ("transposed", "one column")  # of other layouts
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["float32", "complex128", "int64", "uint8", "bool"])
 def test_dtypes(dtype: str) -> None:
     def made(n: int) -> list[np.ndarray]:

@@ -29,14 +29,16 @@ def raises(*_: Any) -> None:
 
 
 @contextlib.contextmanager
-def on_alarm(handler: Any = raises, after: float = AFTER, interval: float = 0.0) -> Iterator[None]:
-    before = signal.signal(signal.SIGALRM, handler)
-    signal.setitimer(signal.ITIMER_REAL, after, interval)
+def on_alarm(handler: Any = raises, after: float = AFTER, interval: float = 0.0, at_work: bool = False) -> Iterator[None]:
+    """`at_work`: after so many seconds of this process's own work, whatever else the machine does."""
+    number, timer = (signal.SIGVTALRM, signal.ITIMER_VIRTUAL) if at_work else (signal.SIGALRM, signal.ITIMER_REAL)
+    before = signal.signal(number, handler)
+    signal.setitimer(timer, after, interval)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(timer, 0)
+        signal.signal(number, before)
 
 
 def where(error: BaseException) -> list[tuple[str, str]]:

@@ -207,7 +207,7 @@ def deep(n):
     return cube
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("function", "calls"),
     [
@@ -643,7 +643,7 @@ def test_types_by_data_in_a_loop_that_is_written_out():
     assert not compiled.stats.breaks
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("item", [0.5, 3, 2**62, 1 + 2j, (1, 0.5), True, np.float32(2)])
 def test_lists_that_were_empty_take_what_is_appended(item: Any) -> None:
     def fill(found, item, n):

@@ -182,7 +182,7 @@ def test_new_arrays(program):
     assert not any("loop-in-python" in line for line in compiled.stats.breaks)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("dtype", (np.float64, np.float32, np.int64, np.int8, np.uint16, np.bool_))
 @pytest.mark.parametrize("layout", ("packed", "reversed", "spread", "square", "nan"))
 def test_reductions_have_numpys_bits(dtype, layout):
@@ -221,6 +221,7 @@ def test_products_have_numpys_bits(dtype):
         assert not compiled.stats.fallbacks
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("function", [np.dot, np.inner, np.vdot, np.matmul], ids=lambda f: f.__name__)
 def test_products_of_vectors_with_any_step_have_numpys_bits(function, dtype):

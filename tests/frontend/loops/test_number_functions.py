@@ -24,7 +24,7 @@ VALUES = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("dtype", VALUES)
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 @pytest.mark.filterwarnings("ignore:Casting complex values to real")
@@ -59,7 +59,7 @@ def extremes(x, y, low, high):
 ODD = [1.5, float("nan"), -0.0, 0.0, 1e30, float("-inf"), 2.0, 7.0]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("kinds", [("f8", "f8"), ("i8", "i8"), ("i8", "f8"), ("f4", "f8"), ("bool", "i8"), ("u8", "i8")])
 @pytest.mark.parametrize("bounds", [(0, 3), (0, 2.5), (0.0, -0.0), (2**60, 1), (True, 2), (-(2**53) - 1, 0.5), (float("nan"), 1)])
 def test_extremes_of_several_types_are_of_one_by_data(kinds: tuple[str, str], bounds: tuple[Any, Any]) -> None:

@@ -275,6 +275,7 @@ def test_arrays_that_overlap(function: Callable) -> None:
         assert got == want, how
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_indices_out_of_bounds(function: Callable) -> None:
     compiled = dg.compile(function, dynamic=True)
@@ -312,7 +313,7 @@ def test_signals_are_seen_between_strips() -> None:
     assert any("lanes of vectors" in loop for loop in compiled.programs[0].loops)
     for _ in range(2):  # the first call may still have to be compiled
         c[:] = 0.0
-        with pytest.raises(Handled), on_alarm(after=0.5), dg.config.override(stay_eager=False):
+        with pytest.raises(Handled), on_alarm(after=0.5, at_work=True), dg.config.override(stay_eager=False):
             compiled(a, c, 2**40, 300)
     done = c[0]
     assert done > 300 and done % 300 == 0, sorted(set(c))

@@ -138,7 +138,7 @@ def choosy():
         yield
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("program", OUTLINED, ids=lambda p: p.__name__)
 @pytest.mark.parametrize("seed", (1, 2, 3))
 def test_turns_that_go_now_this_way_and_now_that(program, seed, monkeypatch, choosy):

@@ -29,7 +29,7 @@ def samples() -> np.ndarray:
     return np.concatenate([SPECIAL, bits, whole, whole * whole, near_one, np.abs(near_one), *scaled])
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("exponent", POWERS)
 @pytest.mark.parametrize("of_python", [False, True])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -60,6 +60,7 @@ def test_powers_are_those_of_pow(exponent: str, of_python: bool) -> None:
     assert compiled.stats.fallbacks == 0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("exponent", POWERS)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_powers_in_machine_code_are_those_of_pow(exponent: str) -> None:
@@ -86,6 +87,7 @@ def test_powers_in_machine_code_are_those_of_pow(exponent: str) -> None:
         np.testing.assert_array_equal(got.view(np.uint64)[~np.isnan(want)], want.view(np.uint64)[~np.isnan(want)])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("exponent", [*POWERS, "an array's"])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_powers_of_float32_are_those_of_powf(exponent: str) -> None:

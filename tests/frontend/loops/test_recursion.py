@@ -279,7 +279,7 @@ CASES: list[tuple[Callable, list[tuple]]] = [
 ]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(("function", "calls"), CASES, ids=[f.__name__ for f, _ in CASES])
 def test_as_python_runs_it(function: Callable, calls: list) -> None:
     check(function, *calls)
@@ -290,6 +290,7 @@ ONE_PROGRAM = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("function", ONE_PROGRAM)
 def test_one_program(function: Callable) -> None:
     compiled = dg.compile(function, backend="c")
@@ -306,6 +307,7 @@ def decorated(function: Callable) -> Any:
     return compiled
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("function", [fibonacci, queens, sums, factorial, quicksort, mergesort, permutations, halves, scale])
 def test_functions_that_call_themselves_compiled(function: Callable) -> None:
     compiled = decorated(function)

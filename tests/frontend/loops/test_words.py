@@ -111,6 +111,7 @@ def test_words_of_given_numbers(make):
 PROGRAMS = (fnv1a, lcg, xorshift, split_mix, compares, negative, wants_all_bits, not_masked_at_last)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_words(program):
     compiled = dg.compile(program)

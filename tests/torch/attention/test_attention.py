@@ -213,6 +213,7 @@ def step(q: Any, k: Any, v: Any, mask: Any = None, p: float = 0.0, causal: bool 
     return out.detach(), q.grad, k.grad, v.grad, *([mask.grad] if learned else [])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("how", [{}, {"causal": True}, {"p": 0.2}, {"mask": "bool"}, {"mask": "float"}], ids=str)
 def test_programs_have_the_bits_of_eager_calls(how: Any, dtype: str) -> None:

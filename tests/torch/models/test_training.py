@@ -27,7 +27,7 @@ def own_losses(name: str, dtype: str, backend: str) -> np.ndarray:
     return found
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("backend", BACKENDS[:2])
 def test_recorded_losses(name: str, backend: str) -> None:

@@ -59,7 +59,7 @@ def ready(case: Case) -> tuple[Any, list[Any], list[Any]]:
     return module, inputs.args, leaves
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("case", ROWS)
 def test_compiled_steps_do_what_plain_ones_do(case: Case) -> None:
     with warnings.catch_warnings():
@@ -96,6 +96,7 @@ CHANGED = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CHANGED)
 def test_compiled_steps_of_modules_that_change(name: str) -> None:
     with warnings.catch_warnings():

@@ -33,7 +33,7 @@ def model(case: Case, dtype: Any) -> tuple[list[Any], Any, Callable[[], Any]]:
     return params, optimizer, step
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_a_training_step_is_one_program(case: Case) -> None:
     params, optimizer, step = model(case, torch.float64)

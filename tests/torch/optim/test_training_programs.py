@@ -179,7 +179,7 @@ PROGRAMS: dict[str, Callable[[], Made]] = {
 FEW = {"schedulers in turn": 6}  # programs: some epochs are numbers of the code's
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_step_is_one_program(name: str) -> None:
     (step, changed), (plain, expected) = PROGRAMS[name](), PROGRAMS[name]()

@@ -32,6 +32,7 @@ LAYERS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name, about", LAYERS)
 def test_a_training_step_has_the_bits_of_eager_ones_at_all_lengths(name: str, about: dict[str, Any]) -> None:
     module = getattr(torch.nn, name)(4, 5, **about)

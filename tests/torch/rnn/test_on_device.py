@@ -10,7 +10,7 @@ from tests.torch.test_on_device import check
 ROWS = [pytest.param(row, id=str(row)) for row in families("functions", "tests.torch.rnn")["functions"] if not row.raises]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("row", ROWS)
 def test_is_the_same_on_a_gpu(row: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     check(row, monkeypatch)
