@@ -1,4 +1,4 @@
-"""Special functions of arrays of float64, `erf` also of float32, which NumPy has not: error, gamma, zeta and Bessel functions, orthogonal polynomials.
+"""Special functions of arrays of float64 (`erf`: of float32, too), which NumPy has not: error, gamma, zeta, Bessel functions...
 
 Smooth factors are sums of Chebyshev polynomials (`special_tables.py`); "DLMF" is NIST's Digital Library of Mathematical Functions.
 Errors are a few units in the last place, but for zeros of oscillating functions, where they are as small in absolute terms.
