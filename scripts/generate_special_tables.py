@@ -192,6 +192,19 @@ def far_bessel(order: int, w: mp.mpf, is_k: bool) -> mp.mpf:
     return mp.sqrt(x) * (mp.exp(x) * mp.besselk(order, x) if is_k else mp.exp(-x) * mp.besseli(order, x))
 
 
+def erf_ratio(w: mp.mpf) -> mp.mpf:
+    """``erf(x) / x - 1`` of x = sqrt(w)."""
+    x = mp.sqrt(max(w, mp.mpf("1e-30")))
+    return mp.erf(x) / x - 1
+
+
+# polynomials for float32: name, what it is, the function, between where, how many coefficients
+SINGLE = [
+    ("ERF_NEAR_SINGLE", "erf(x) / x - 1, for float32: powers of x^2", erf_ratio, 0, 1, 7),
+    ("LOG_ERFC_SINGLE", "the logarithm of erfc from 1 to 4, for float32: powers", lambda x: mp.log(mp.erfc(x)), 1, 4, 9),
+]
+
+
 def printed(values: list[str], width: int = 128) -> str:
     lines, line = [], "   "
     for value in values:
@@ -209,6 +222,9 @@ def main() -> None:
     zeros = [repr(float(z**2)) for z in (J0_ZEROS[0], J1_ZEROS[0])]
     print(f"J0_ZERO, J1_ZERO = {', '.join(zeros)}  # the squares of the first zeros")
     print(f"ZETA_2 = {float(ZETA_2)!r}  # 2/3 2^(3/2)")
+    for name, about, f, low, high, terms in SINGLE:
+        values = [repr(float(c)) for c in reversed(mp.chebyfit(f, [low, high], terms))]
+        print(f"{name} = (\n{printed(values)}\n)  # {about}")
     stirling = [repr(float(bernoulli(2 * k) / (2 * k * (2 * k - 1)))) for k in range(1, 9)]
     print(f"STIRLING = (\n{printed(stirling)}\n)  # of the logarithm of Gamma: powers of 1/x^2, times 1/x")
     ratios = [repr(float(mp.bernoulli(2 * k) / mp.factorial(2 * k))) for k in range(1, 13)]

@@ -443,6 +443,9 @@ def attention_gradient(
 def own_matmul(otherwise: Callable[..., Any], module: str, /) -> Callable[[Any, Any], Any]:
     """``matmul(a, b)``: multiplies NumPy's float matrices as `multiply` does, and calls `otherwise` with all other operands."""
 
+def own_where(otherwise: Callable[..., Any], module: str, /) -> Callable[[Any, Any, Any], Any]:
+    """``where(condition, a, b)``: as np.where; calls `otherwise` with what is not NumPy's contiguous arrays and numbers."""
+
 def use_own_products(flag: bool, /) -> None:
     """Whether what `own_matmul` made multiplies anything, or leaves all to the other function."""
 

@@ -183,6 +183,21 @@ def test_what_does_not_fit_is_refused() -> None:
 @given(geometries(), st.sampled_from(DTYPES), st.sampled_from(["plain", "equal", "nan", "inf"]))
 @settings(max_examples=examples(60), deadline=None)
 def test_maxima_of_windows(g: dict[str, Any], dtype: Any, kind: str) -> None:
+    check_maxima(g, dtype, kind)
+
+
+@pytest.mark.parametrize("kind", ["plain", "equal", "nan", "inf"])
+@pytest.mark.parametrize(
+    "kernel, stride", [((2, 2), (2, 2)), ((1, 2), (1, 2)), ((3, 2), (1, 3)), ((2, 1), (2, 1)), ((2, 2, 3), (2, 1, 4))]
+)
+def test_maxima_of_windows_that_divide_rows(kernel: tuple[int, ...], stride: tuple[int, ...], kind: str) -> None:
+    images = (*(3, 6, 6)[: len(kernel) - 1], 12)
+    g = {"kernel": kernel, "stride": stride, "dilation": (1,) * len(kernel), "padding": ((0, 0),) * len(kernel), "images": images}
+    for batch in (1, 3):
+        check_maxima(g | {"batch": batch}, np.float32, kind)
+
+
+def check_maxima(g: dict[str, Any], dtype: Any, kind: str) -> None:
     before = tuple(min(a, d * (k - 1) // 2) for (a, _), d, k in zip(g["padding"], g["dilation"], g["kernel"]))
     about = list(zip(g["images"], g["kernel"], g["stride"], before, g["dilation"]))
     places = tuple(max(1, (s - 1 + a - d * (k - 1)) // t + 1) for s, k, t, a, d in about)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,16 @@ def test_relative_errors_are_a_few_units(name: str, exact: Any, xs: Any, bound: 
 )
 def test_errors_of_functions_with_zeros_are_a_few_units_of_one(name: str, exact: Any, xs: Any, bound: float) -> None:
     assert error(getattr(arrays, name), exact, xs, least=1.0) < bound
+
+
+def test_erf_of_float32() -> None:
+    x = np.concatenate([rng.normal(size=4000), rng.uniform(0, 5, 4000), 10.0 ** rng.uniform(-38, 0, 200)]).astype(np.float32)
+    found, exact = arrays.erf(x), np.array([math.erf(float(v)) for v in x])
+    assert found.dtype == np.float32
+    assert (np.abs(found - exact) / np.spacing(np.abs(exact).astype(np.float32))).max() < 1.5
+    edges = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 4, -4, 3e38], np.float32)
+    np.testing.assert_array_equal(arrays.erf(edges), np.array([0, -0.0, 1, -1, np.nan, 1, -1, 1], np.float32))
+    assert np.signbit(arrays.erf(edges)[1])
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])

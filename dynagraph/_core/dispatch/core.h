@@ -255,6 +255,9 @@ PyObject *dg_by_size(PyObject *module, PyObject *args);
 PyObject *dg_any_large(PyObject *module, PyObject *args);
 int dg_are_large(PyObject *const *arrays, Py_ssize_t n, npy_intp size); /* NumPy's, or numbers, and one has as many elements */
 
+/* -- where.c -- */
+PyObject *dg_own_where(PyObject *module, PyObject *args);
+
 /* -- run_each.c: calls of one function as one region -- */
 PyObject *dg_run_each(PyObject *module, PyObject *args);
 

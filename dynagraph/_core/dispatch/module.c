@@ -237,6 +237,9 @@ static PyMethodDef methods[] = {
     {"own_matmul", dg_own_matmul, METH_VARARGS,
      "own_matmul(otherwise, module): a function that multiplies NumPy's float matrices as multiply does, and calls `otherwise` with\n"
      "all other operands"},
+    {"own_where", dg_own_where, METH_VARARGS,
+     "own_where(otherwise, module): a function that chooses as np.where does, from NumPy's contiguous arrays and numbers, and calls\n"
+     "`otherwise` with all other operands"},
     {"use_own_products", dg_use_own_products, METH_O, "use_own_products(flag): whether what own_matmul made does so"},
     {"product_kernels", dg_product_kernels, METH_NOARGS,
      "product_kernels() -> (instruction set, rows, columns of a float32 tile) of each that this processor has, the best one first"},

@@ -1,6 +1,22 @@
 /* Maxima of windows, and where they stood, for one dtype and instruction set: part of conv_template.h.
 
-   `batch` is the number of arrays of the last dimensions.  Of several equal elements the first is taken, of NaNs the last. */
+   First the greatest element of each row of a window, for all rows of an array, then the greatest of a window's rows.  `batch` is
+   the number of arrays of the last dimensions.  Of several equal elements the first is taken, of NaNs the last. */
+#define MAXIMA NAME(maxima_work)
+#define HALF NAME(half_of_integers)
+#define WIDE NAME(wide_integers)
+typedef INTEGER HALF __attribute__((vector_size(BYTES / 2), aligned(sizeof(INTEGER)), may_alias));
+typedef int64_t WIDE __attribute__((vector_size(BYTES / 2 / sizeof(INTEGER) * sizeof(int64_t)), aligned(8), may_alias));
+
+typedef struct {
+    const dg_phase *p;
+    int64_t across, down;           /* elements of a window in a row; rows of a window */
+    int64_t low, part;              /* where the copy of a row begins; how many of it are a pace apart */
+    int64_t rows, row, length;      /* of an array: rows, elements of a row, results of a row */
+    int64_t copy, between, results; /* elements in memory: a copied row, maxima of rows, results */
+    int64_t own_size;
+    T *own; /* of each thread */
+} MAXIMA;
 
 /* where the windows at `place` have their first element within the array; -1: nowhere */
 static int64_t NAME(first_within)(const dg_phase *p, int axis, int64_t place)
@@ -13,70 +29,143 @@ static int64_t NAME(first_within)(const dg_phase *p, int axis, int64_t place)
     return found;
 }
 
-/* a vector of results; `first` is where they are taken from if nothing is greater */
-static inline void NAME(vector_of_maxima)(const PLANES *w, const T *from, int64_t place, const INTEGER *first, INTEGER row,
-    V *best,
-                                          VI *where)
+/* what is greater than the greatest so far, and where */
+static inline void NAME(keep_greater)(V other, VI place, V *greatest, VI *at)
+{
+    const VI better = (other > *greatest) | (other != other);
+    *greatest = (V)(((VI)other & better) | ((VI)*greatest & ~better));
+    *at = (place & better) | (*at & ~better);
+}
+
+/* Maxima of the windows' elements in one row, from its copy.  first: of each window, where its first element within the row is;
+   null: all are within.  base: the row's place in the array. */
+static void NAME(maxima_across)(const MAXIMA *w, const T *copy, const INTEGER *first, INTEGER base, T *best, INTEGER *where)
+{
+    const int64_t pace = w->p->pace[2];
+    for (int64_t x = 0; x < w->length; x += LANES) {
+        const VI places = (VI){COUNTED} * (INTEGER)pace + (base + (INTEGER)(x * pace));
+        VI at = places + (INTEGER)w->p->taps[0].offset[2];
+        V greatest = (V){0} - (T)INFINITY;
+        if (first) {
+            memcpy(&at, first + x, sizeof at);
+            at = (at + base) | (at < 0); /* -1: nowhere */
+        }
+        for (int64_t t = 0; t < w->across; ++t) {
+            const int64_t offset = w->p->taps[t].offset[2], from = offset - w->low;
+            const V other = *(const V *)(copy + from % pace * w->part + from / pace + x);
+            NAME(keep_greater)(other, places + (INTEGER)offset, &greatest, &at);
+        }
+        memcpy(best + x, &greatest, sizeof greatest);
+        memcpy(where + x, &at, sizeof at);
+    }
+}
+
+/* Maxima of windows from those of the rows that each has; what is written beyond a row of results is written again. */
+static void NAME(maxima_down)(const MAXIMA *w, const T *best, const INTEGER *where, T *to, INTEGER *to_where)
 {
     const dg_phase *p = w->p;
-    VI at;
-    V greatest;
-    for (int j = 0; j < LANES; ++j) {
-        at[j] = row < 0 || first[j] < 0 ? -1 : row + first[j];
-        greatest[j] = -(T)INFINITY;
+    const int64_t width = p->counts[2];
+    for (int64_t row = 0; row < p->counts[0] * p->counts[1]; ++row, to += width, to_where += width) {
+        const int64_t z = row / p->counts[1] * p->pace[0], y = row % p->counts[1] * p->pace[1];
+        for (int64_t x = 0; x < width; x += LANES) {
+            V greatest = (V){0} - (T)INFINITY;
+            VI at = (VI){0} - 1;
+            int is_first = 1;
+            for (int64_t t = 0; t < w->down; ++t) {
+                const int64_t *offset = p->taps[t * w->across].offset, at_z = z + offset[0], at_y = y + offset[1];
+                if (at_z < 0 || at_z >= p->sizes[0] || at_y < 0 || at_y >= p->sizes[1])
+                    continue;
+                const int64_t from = (at_z * p->sizes[1] + at_y) * width + x;
+                const V other = *(const V *)(best + from);
+                VI place;
+                memcpy(&place, where + from, sizeof place);
+                if (is_first) {
+                    greatest = other;
+                    at = place;
+                    is_first = 0;
+                } else {
+                    NAME(keep_greater)(other, place, &greatest, &at);
+                }
+            }
+            memcpy(to + x, &greatest, sizeof greatest);
+            memcpy(to_where + x, &at, sizeof at);
+        }
     }
-    for (int64_t t = 0; t < p->n_taps; ++t) {
-        const int64_t *sizes = p->sizes, *offset = p->taps[t].offset;
-        const INTEGER number = (INTEGER)(place + (offset[0] * sizes[1] + offset[1]) * sizes[2] + offset[2]);
-        const VI numbers = number + (VI){COUNTED} * (INTEGER)p->pace[2];
-        const V other = *(const V *)(from + w->offsets[t]);
-        const VI better = (other > greatest) | (other != other);
-        greatest = (V)(((VI)other & better) | ((VI)greatest & ~better));
-        at = (numbers & better) | (at & ~better);
-    }
-    *best = greatest;
-    *where = at;
+}
+
+static void NAME(widen)(const INTEGER *from, int64_t *to, int64_t n)
+{
+    enum { STEP = sizeof(HALF) / sizeof(INTEGER) };
+    int64_t k = 0;
+    for (; k + STEP <= n; k += STEP)
+        *(WIDE *)(to + k) = __builtin_convertvector(*(const HALF *)(from + k), WIDE);
+    for (; k < n; ++k)
+        to[k] = from[k];
+}
+
+static void NAME(copy_row)(const MAXIMA *w, const T *row, T *copy)
+{
+    const int64_t pace = w->p->pace[2], begin = w->low < 0 ? 0 : w->low, reach = w->low + w->part * pace;
+    const int64_t end = reach < w->row ? reach : w->row;
+    for (int64_t first = begin; first < begin + pace && first < end; ++first)
+        NAME(pick_rows)(copy + (first - w->low) % pace * w->part + (first - w->low) / pace, 0, row + first, 0, 1,
+                        (end - first + pace - 1) / pace, pace);
 }
 
 static void NAME(run_maxima)(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread, dg_stop *stop)
 {
-    const PLANES *w = buffers[0];
+    const MAXIMA *w = buffers[0];
     const dg_phase *p = w->p;
-    const int64_t plane = dg_conv_volume(p->sizes), width = p->counts[2];
-    T *copy = w->own + thread * w->own_size, *to = (T *)p->out + lo * dg_conv_volume(p->counts);
-    int64_t *where = p->where + lo * dg_conv_volume(p->counts);
-    INTEGER *first = (INTEGER *)(copy + w->room);
-    for (int64_t x = 0; x < w->row; ++x)
+    const int64_t plane = dg_conv_volume(p->sizes), n = dg_conv_volume(p->counts);
+    const int is_whole = w->length != p->counts[2];
+    T *copy = w->own + thread * w->own_size, *best = copy + w->copy, *to = best + w->between;
+    INTEGER *where = (INTEGER *)(to + w->results), *to_where = where + w->between, *first = to_where + w->results;
+    for (int64_t k = 0; k < w->copy; ++k)
+        copy[k] = -(T)INFINITY;
+    for (int64_t x = 0; x < p->counts[2]; ++x)
         first[x] = (INTEGER)NAME(first_within)(p, 2, x);
     for (int64_t number = lo; number < hi; ++number) {
-        NAME(copy_plane)(w, (const T *)p->source + number * plane, copy, -(T)INFINITY);
-        for (int64_t row = 0; row < p->counts[0] * p->counts[1]; ++row, to += width, where += width) {
-            const int64_t z = row / p->counts[1] * p->pace[0], y = row % p->counts[1] * p->pace[1];
-            const int64_t first_z = NAME(first_within)(p, 0, row / p->counts[1]);
-            const int64_t first_y = NAME(first_within)(p, 1, row % p->counts[1]);
-            const int64_t begin = first_z < 0 || first_y < 0 ? -1 : (first_z * p->sizes[1] + first_y) * p->sizes[2];
-            const T *from = copy + (z * w->sizes[1] + y) * w->pitch;
-            for (int64_t x = 0; x < width; x += LANES) {
-                const int64_t place = (z * p->sizes[1] + y) * p->sizes[2] + x * p->pace[2],
-                    count = width - x < LANES ? width - x : LANES;
-                V best;
-                VI at;
-                NAME(vector_of_maxima)(w, from + x, place, first + x, (INTEGER)begin, &best, &at);
-                NAME(copy_rows)(to + x, 0, (const T *)&best, 0, 1, count);
-                for (int64_t j = 0; j < count; ++j)
-                    where[x + j] = at[j];
-            }
+        for (int64_t row = 0; row < w->rows; ++row) {
+            NAME(copy_row)(w, (const T *)p->source + number * plane + row * w->row, copy);
+            NAME(maxima_across)(w, copy, is_whole ? NULL : first, (INTEGER)(row * w->row), best + row * w->length,
+                                where + row * w->length);
         }
+        NAME(maxima_down)(w, best, where, to, to_where);
+        memcpy((T *)p->out + number * n, to, sizeof(T) * (size_t)n);
+        NAME(widen)(to_where, p->where + number * n, n);
     }
 }
 
 static int NAME(maxima)(const dg_phase *p)
 {
-    PLANES w;
-    if (!NAME(prepare_planes)(&w, p, 2, 0))
+    MAXIMA w = {.p = p, .across = 1, .rows = p->sizes[0] * p->sizes[1], .row = p->sizes[2], .length = p->counts[2]};
+    const int64_t pace = p->pace[2];
+    while (w.across < p->n_taps && p->taps[w.across].offset[2] > p->taps[w.across - 1].offset[2])
+        ++w.across;
+    w.down = p->n_taps / w.across;
+    w.low = p->taps[0].offset[2];
+    int64_t high = p->taps[w.across - 1].offset[2];
+    if (w.low >= 0 && high < pace && pace * p->counts[2] == p->sizes[2] && w.rows > 1) { /* all rows are as one */
+        w.length *= w.rows;
+        w.row *= w.rows;
+        w.rows = 1;
+    }
+    w.part = (high - w.low + pace * (w.length - 1)) / pace + 1;
+    w.copy = w.part * pace + LANES;
+    w.between = w.rows * w.length + LANES;
+    w.results = dg_conv_volume(p->counts) + LANES;
+    w.own_size = w.copy + 2 * (w.between + w.results) + p->counts[2] + LANES;
+    if (dg_conv_volume(p->counts) == 0)
+        return 0;
+    w.own = p->rt->take(sizeof(T) * (size_t)(p->rt->n_threads * w.own_size));
+    if (!w.own)
         return DG_NO_MEMORY;
     void *const buffers[] = {&w};
-    dg_conv_share(p, NAME(run_maxima), buffers, p->batch, NAME(plane_nanoseconds)(&w));
-    p->rt->give(w.offsets);
+    const double touched = (double)(w.between * (w.across + 2)) + (double)(w.results * (w.down + 2));
+    dg_conv_share(p, NAME(run_maxima), buffers, p->batch, touched * 0.2);
+    p->rt->give(w.own);
     return dg_conv_status(p);
 }
+#undef MAXIMA
+#undef HALF
+#undef WIDE

@@ -15,11 +15,13 @@
 #define KERNEL JOIN2(dg_kernel, SUFFIX)
 #define PACK JOIN2(dg_pack_matrix, SUFFIX)
 #define V NAME(conv_vector)
+#define H NAME(conv_half)
 #define VI NAME(conv_integers)
 #define SEGMENT NAME(segment)
 #define WORK NAME(work)
 
 typedef T V __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias));
+typedef T H __attribute__((vector_size(BYTES / 2), aligned(sizeof(T)), may_alias));
 typedef INTEGER VI __attribute__((vector_size(BYTES)));
 enum { NAME(CONV_LANES) = BYTES / sizeof(T) };
 #define LANES NAME(CONV_LANES)
@@ -166,7 +168,8 @@ typedef struct {
     T *own;
     int64_t mr, nr, own_size, terms, panels, columns, row_panels;
     PADDED padded;
-    int64_t *at; /* of each term, from where a window begins in the padded images; null: windows are gathered */
+    int64_t part; /* neighbours among a panel's columns */
+    int64_t *at;  /* of each term, from where a window begins in the padded images; null: windows are gathered */
 } WORK;
 
 static void NAME(pack_filters)(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread, dg_stop *stop)
@@ -212,6 +215,10 @@ static void NAME(store_columns)(const WORK *w, int64_t group, const SEGMENT *s, 
         if (bias && step == 1)
             for (; j + LANES <= s->length; j += LANES)
                 *(V *)(to + j) = *(const V *)(results + j) + more;
+        if (bias && step == 1 && j + LANES / 2 <= s->length) {
+            *(H *)(to + j) = *(const H *)(results + j) + more;
+            j += LANES / 2;
+        }
         for (; j < s->length; ++j)
             to[j * step] = bias ? results[j] + more : results[j];
     }
@@ -241,20 +248,22 @@ static void NAME(multiply_panel)(const WORK *w, int64_t group, const SEGMENT *se
     }
 }
 
-/* the same where windows lie in padded images: half a panel is columns of one row */
+/* the same where windows lie in padded images: a part of a panel, half a vector or a whole one, is columns of one row */
 static void NAME(multiply_padded)(const WORK *w, int64_t group, const SEGMENT *segments, int64_t n, int64_t columns, T *results)
 {
-    const T *filters = w->filters + group * w->row_panels * w->terms * w->mr;
-    const T *low = w->padded.images + NAME(window_at)(&w->padded, group, segments), *high = low;
-    if (n > 1)
-        high = w->padded.images + NAME(window_at)(&w->padded, group, segments + 1);
-    else if (columns > LANES)
-        high = low + LANES;
+    const T *filters = w->filters + group * w->row_panels * w->terms * w->mr, *parts[4];
+    const int is_few = w->mr != NAME(dg_kernel).mr;
+    for (int64_t part = 0, s = 0; part < w->nr / w->part; ++part) {
+        while (s + 1 < n && segments[s + 1].at <= part * w->part)
+            ++s;
+        parts[part] = part * w->part >= columns ? parts[0]
+                          : w->padded.images + NAME(window_at)(&w->padded, group, &segments[s]) + part * w->part - segments[s].at;
+    }
     for (int64_t start = 0; start < w->terms; start += DG_CONV_BLOCK) {
         const int64_t k = w->terms - start < DG_CONV_BLOCK ? w->terms - start : DG_CONV_BLOCK;
         for (int64_t r = 0; r < w->row_panels; ++r)
-            NAME(dg_kernel).windows(k, filters + (r * w->terms + start) * w->mr, low, high, w->at + start,
-                                    results + r * w->mr * w->nr, w->nr, start > 0);
+            NAME(dg_kernel).windows[w->part < LANES][is_few](k, filters + (r * w->terms + start) * w->mr, parts, w->at + start,
+                                                             results + r * w->mr * w->nr, w->nr, start > 0);
     }
 }
 
@@ -296,6 +305,9 @@ static void NAME(multiply)(void *const *buffers, const int64_t *sizes, int64_t l
 #include "conv_planes.h"
 #include "conv_maxima.h"
 
+/* rows of so many tiles */
+static int64_t NAME(in_tiles)(int64_t rows, int64_t of_tile) { return (rows + of_tile - 1) / of_tile * of_tile; }
+
 static int NAME(places)(const dg_phase *p)
 {
     if (p->channels == 1 && p->rows == 1)
@@ -303,10 +315,13 @@ static int NAME(places)(const dg_phase *p)
     WORK w = {.p = p, .mr = NAME(dg_kernel).mr, .nr = NAME(dg_kernel).nr, .terms = p->channels * p->n_taps};
     w.columns = p->batch * dg_conv_volume(p->counts);
     w.panels = (w.columns + w.nr - 1) / w.nr;
-    w.row_panels = (p->rows + w.mr - 1) / w.mr;
+    w.part = p->counts[2] % LANES == 0 ? LANES : LANES / 2;
+    const int64_t padded = p->counts[2] % w.part == 0 ? NAME(padded_size)(p, &w.padded) : 0, n_at = padded ? w.terms : 0;
+    if (padded && NAME(in_tiles)(p->rows, NAME(dg_kernel).few_rows) < NAME(in_tiles)(p->rows, w.mr))
+        w.mr = NAME(dg_kernel).few_rows;
+    w.row_panels = NAME(in_tiles)(p->rows, w.mr) / w.mr;
     w.own_size = (DG_CONV_BLOCK + w.row_panels * w.mr) * w.nr;
     const int64_t filters = p->groups * w.row_panels * w.terms * w.mr;
-    const int64_t padded = p->counts[2] % LANES == 0 ? NAME(padded_size)(p, &w.padded) : 0, n_at = padded ? w.terms : 0;
     const int64_t own = p->rt->n_threads * w.own_size;
     int64_t *memory = p->rt->take(sizeof *memory * (size_t)n_at + sizeof(T) * (size_t)(filters + own + padded + 1));
     if (!memory)
@@ -338,6 +353,7 @@ static int NAME(places)(const dg_phase *p)
 #undef KERNEL
 #undef PACK
 #undef V
+#undef H
 #undef VI
 #undef SEGMENT
 #undef WORK

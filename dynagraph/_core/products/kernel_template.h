@@ -5,6 +5,7 @@
      BYTES       the size of a vector; a tile of the result is DG_ROWS rows of two vectors
      DG_ROWS(X)  X(0) X(1) ... for each row
      MANY_ROWS   perhaps: DG_ROWS has more than eight rows
+     JOINED      0, 1, 2... for each element of a vector
      TURNED      perhaps: the vectors that TURN (of squares.h) makes
 
    Sums are kept in variables of their own, not in an array: so each is a register with every compiler. */
@@ -344,7 +345,7 @@ static void NAME(turned)(int64_t k, const T *a, int64_t inner, const int64_t *a_
 #endif
 
 const JOIN(dg, kernel, SUFFIX) NAME(dg_kernel) = {QUOTE(ISA), NAME(MR), NAME(NR), NAME(micro), NAME(direct), NAME(narrow),
-                                                  NAME(one_row), NAME(three_wide), NAME(along), TURNED_KERNEL, NAME(windows), NAME(stretches)};
+                                                  NAME(one_row), NAME(three_wide), NAME(along), TURNED_KERNEL, WINDOWS, NAME(stretches)};
 
 #undef JOIN_
 #undef JOIN
@@ -376,4 +377,6 @@ const JOIN(dg, kernel, SUFFIX) NAME(dg_kernel) = {QUOTE(ISA), NAME(MR), NAME(NR)
 #undef TURNED
 #undef TURN
 #undef TURNED_KERNEL
+#undef WINDOWS
+#undef JOINED
 #undef DG_ROWS

@@ -1,25 +1,52 @@
 /* Micro-kernels over images that lie in memory with zeros around them (conv_padded.h): part of kernel_template.h. */
 
-/* The right operand's panel is two halves of a vector each, whose term p lies at `low` and `high` plus at[p]. */
-static void NAME(windows)(int64_t k, const T *a, const T *low_half, const T *high_half, const int64_t *at, T *c, int64_t ldc,
-                          int accumulate)
+/* two halves of a vector */
+static inline V NAME(joined)(const T *low, const T *high)
 {
-    DG_ROWS(DECLARE)
-#pragma GCC unroll 4
-    for (int64_t p = 0; p < k; ++p) {
-        const V low = *(const V *)(low_half + at[p]), high = *(const V *)(high_half + at[p]);
+#ifdef DG_HAS_SQUARES
+    typedef T H __attribute__((vector_size(BYTES / 2), aligned(sizeof(T)), may_alias));
+    return __builtin_shufflevector(*(const H *)low, *(const H *)high, JOINED);
+#else
+    V both;
+    memcpy(&both, low, BYTES / 2);
+    memcpy((char *)&both + BYTES / 2, high, BYTES / 2);
+    return both;
+#endif
+}
+
+/* The right operand's panel is vectors, or halves of vectors, whose term p lies at parts[...] plus at[p]. */
 #define STEP(i)                                                                                                       \
     {                                                                                                                 \
         const T left = a[i];                                                                                          \
         low##i += left * low;                                                                                         \
         high##i += left * high;                                                                                       \
     }
-        DG_ROWS(STEP)
-#undef STEP
-        a += NAME(MR);
+#define DEFINE_WINDOWS(name, ROWS_OF_TILE, LOW, HIGH)                                                                 \
+    static void NAME(name)(int64_t k, const T *a, const T *const *parts, const int64_t *at, T *c, int64_t ldc, int accumulate) \
+    {                                                                                                                 \
+        ROWS_OF_TILE(DECLARE)                                                                                         \
+        for (int64_t p = 0; p < k; ++p) {                                                                             \
+            const V low = LOW, high = HIGH;                                                                           \
+            ROWS_OF_TILE(STEP)                                                                                        \
+            a += 0 ROWS_OF_TILE(ONE);                                                                                 \
+        }                                                                                                             \
+        ROWS_OF_TILE(PUT)                                                                                             \
     }
-    DG_ROWS(PUT)
-}
+#define WHOLE(i) *(const V *)(parts[i] + at[p])
+#define IN_HALVES(i) NAME(joined)(parts[2 * i] + at[p], parts[2 * i + 1] + at[p])
+DEFINE_WINDOWS(windows, DG_ROWS, WHOLE(0), WHOLE(1))
+DEFINE_WINDOWS(half_windows, DG_ROWS, IN_HALVES(0), IN_HALVES(1))
+#ifdef MANY_ROWS
+DEFINE_WINDOWS(windows_of_few, EIGHT, WHOLE(0), WHOLE(1))
+DEFINE_WINDOWS(half_windows_of_few, EIGHT, IN_HALVES(0), IN_HALVES(1))
+#define WINDOWS {{NAME(windows), NAME(windows_of_few)}, {NAME(half_windows), NAME(half_windows_of_few)}}, 0 EIGHT(ONE)
+#else
+#define WINDOWS {{NAME(windows), NAME(windows)}, {NAME(half_windows), NAME(half_windows)}}, NAME(MR)
+#endif
+#undef STEP
+#undef DEFINE_WINDOWS
+#undef WHOLE
+#undef IN_HALVES
 
 /* Term p of the left operand's row i lies at a[place[i] + ...], the terms in `n` stretches of neighbours. */
 static inline __attribute__((always_inline)) void NAME(stretches_direct)(int64_t rows, int64_t n, const dg_stretch *stretches,

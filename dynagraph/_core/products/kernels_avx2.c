@@ -22,6 +22,7 @@
 #endif
 #define ISA avx2
 #define BYTES 32
+#define JOINED 0, 1, 2, 3, 4, 5, 6, 7
 #define DG_ROWS ROWS
 #include "kernel_template.h"
 
@@ -33,6 +34,7 @@
 #endif
 #define ISA avx2
 #define BYTES 32
+#define JOINED 0, 1, 2, 3
 #define DG_ROWS ROWS
 #include "kernel_template.h"
 

@@ -22,6 +22,7 @@
 #endif
 #define ISA avx512
 #define BYTES 64
+#define JOINED 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
 #define DG_ROWS ROWS
 #define MANY_ROWS
 #include "kernel_template.h"
@@ -34,6 +35,7 @@
 #endif
 #define ISA avx512
 #define BYTES 64
+#define JOINED 0, 1, 2, 3, 4, 5, 6, 7
 #define DG_ROWS ROWS
 #define MANY_ROWS
 #include "kernel_template.h"

@@ -18,6 +18,7 @@
 #endif
 #define ISA baseline
 #define BYTES 16
+#define JOINED 0, 1, 2, 3
 #define DG_ROWS ROWS
 #include "kernel_template.h"
 
@@ -29,5 +30,6 @@
 #endif
 #define ISA baseline
 #define BYTES 16
+#define JOINED 0, 1
 #define DG_ROWS ROWS
 #include "kernel_template.h"

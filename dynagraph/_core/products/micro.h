@@ -96,9 +96,11 @@ typedef struct dg_stretch {
         void (*turned)(int64_t k, const T *a, int64_t a_inner, const int64_t *a_group, const T *b, int64_t b_outer,   \
                        const int64_t *b_group, const T *next, T *sums);                                               \
         int64_t turned_columns;                                                                                       \
-        /* micro, of a right operand whose columns are two groups of neighbours: b[p] is low[at[p] + j], then high[at[p] + j] */ \
-        void (*windows)(int64_t k, const T *a, const T *low, const T *high, const int64_t *at, T *c, int64_t ldc,      \
-                        int accumulate);                                                                              \
+        /* micro, of a right operand whose columns are groups of neighbours: b[p] is parts[0][at[p] + j], then parts[1][at[p] + j]... \
+           windows[0]: of two groups, windows[1]: of four; [1]: with `few_rows` in place of mr */                       \
+        void (*windows[2][2])(int64_t k, const T *a, const T *const *parts, const int64_t *at, T *c, int64_t ldc,      \
+                              int accumulate);                                                                        \
+        int64_t few_rows;                                                                                             \
         /* micro, of a left operand's rows <= mr at a[place[i] + ...], whose terms are n stretches; c has room for mr */ \
         void (*stretches)(int64_t rows, int64_t n, const dg_stretch *stretches, const T *a, const int64_t *place, const T *b, \
                           T *c, int64_t ldc, int accumulate);                                                         \

@@ -135,6 +135,8 @@ PyObject *dg_max_pool(PyObject *module, PyObject *args)
         before) < 0 ||
         sizes_from(dilation, n, 1, gaps) < 0 || sizes_from(places, n, 1, p.counts) < 0)
         return NULL;
+    if (of_kernel[0] < 1 || of_kernel[1] < 1 || of_kernel[2] < 1)
+        return PyErr_Format(PyExc_ValueError, "max_pool: windows of %R", kernel);
     PyArrayObject *x = in_order(given, type);
     PyArray_Descr *int64 = x ? PyArray_DescrFromType(NPY_INT64) : NULL;
     dg_tap *taps = int64 ? taps_of(&p, of_kernel, gaps, before) : NULL;

@@ -11,11 +11,12 @@ from dynagraph.doors.numpy.arguments import flag, numpy_error, only, order_named
 from dynagraph.doors.numpy.builder import LIMITS, Builder, Unsupported
 from dynagraph.doors.numpy.elementwise import _CLIP, _DOORS, apply, arrays_out, complex_parts, laid_as_ufunc, result_type, strong
 from dynagraph.doors.numpy.layout import copy_order
-from dynagraph.doors.numpy.table import numpy_function, numpy_method
+from dynagraph.doors.numpy.table import Door, numpy_function, numpy_method, register_function
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Node
 from dynagraph.ir.shapes import same_shape
+from dynagraph.where import where as own_where
 
 
 def where(b: Builder, condition: Any, x: Any, y: Any) -> Node:
@@ -26,6 +27,9 @@ def where(b: Builder, condition: Any, x: Any, y: Any) -> Node:
     dtype = result_type(choices, "where")
     chosen = b.call("where", b.as_node(condition, dtypes.bool_), *(b.as_node(held(c, dtype), dtype) for c in choices))
     return laid_as_ufunc(b, chosen, (condition, *choices))
+
+
+register_function(own_where, Door("where", where, returns="array"))
 
 
 def held(x: Any, dtype: DType) -> Any:

@@ -41,6 +41,7 @@ from dynagraph.ir.optable.rules import (
 )
 from dynagraph.ir.shapes import Shape
 from dynagraph.ir.terms import Differentiated, Term, flat
+from dynagraph.where import where
 
 Slope = Callable[[Differentiated], Term]
 _RESULTS = {same_dtype: "same", to_bool: "bool", to_real: "real", to_complex: "complex"}
@@ -507,7 +508,7 @@ def _where_dtype(metas: Metas, attrs: Attrs) -> DType:
 
 def _where(xp: Any, condition: Any, a: Any, b: Any) -> Any:
     """Of two arrays of one dtype, and of that dtype: CuPy has no loop for bfloat16, and gives float32."""
-    chosen = xp.where(condition, a, b)
+    chosen = (where if xp is np else xp.where)(condition, a, b)
     return chosen if chosen.dtype == a.dtype or a.dtype != b.dtype else chosen.astype(a.dtype)
 
 

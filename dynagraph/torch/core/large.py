@@ -31,7 +31,7 @@ _EXACT = frozenset(
 # those that may differ from NumPy in last places, in which zero 0.0 and -0.0 give, or for numbers beyond a dtype's range
 _INEXACT = frozenset(
     {
-        "binary_cross_entropy", "binary_cross_entropy_with_logits", "cast", "celu", "elu", "entr", "erfc", "erfcx", "erfinv",
+        "binary_cross_entropy", "binary_cross_entropy_with_logits", "cast", "celu", "elu", "entr", "erf", "erfc", "erfcx", "erfinv",
         "fmax", "fmin", "gelu", "gelu_tanh", "huber_loss", "log_ndtr", "log_sigmoid", "log_softmax", "logaddexp", "logit",
         "logsumexp", "max", "max_all", "min", "min_all", "mish", "ndtri", "normal_cdf", "power_of_number", "prod", "prod_all",
         "sigmoid", "silu", "sinc", "smooth_l1_loss", "softmax", "softplus", "to_copy", "vector_norm", "xlog1py", "xlogy",

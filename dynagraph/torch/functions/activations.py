@@ -17,6 +17,7 @@ from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.arithmetic import div, sub
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor, dim_of, function, in_place
 from dynagraph.torch.functions.shapes import reshape
+from dynagraph.where import where
 
 NAMESPACES.setdefault("functional", {})
 
@@ -106,16 +107,16 @@ def _normal_cdf(x: Any) -> Any:
         size = np.abs(x) * math.sqrt(0.5)
         t = 1 / (1 + size * 0.5)
         lower = t * np.exp(_polynomial(t, _ERFC_SINGLE) - size * size) * 0.5
-        return np.where(x < 0, lower, 1 - lower)
+        return where(x < 0, lower, 1 - lower)
     z = x * math.sqrt(0.5)
     size = np.abs(z)
     small = np.minimum(size, 1)
     square = small * small
     large = np.minimum(np.maximum(size, 1), 26.6)
-    above = np.where(size < 1, small * _polynomial(square, _ERF[0]), _polynomial(large, _ERFC[0]))
-    ratio = above / np.where(size < 1, _polynomial(square, _ERF[1]), _polynomial(large, _ERFC[1]))
-    tail = np.where(size < 1, 1 - ratio, np.exp(-size * size) * ratio) * 0.5  # of the side that z is on
-    return np.where(z < 0, tail, 1 - tail)
+    above = where(size < 1, small * _polynomial(square, _ERF[0]), _polynomial(large, _ERFC[0]))
+    ratio = above / where(size < 1, _polynomial(square, _ERF[1]), _polynomial(large, _ERFC[1]))
+    tail = where(size < 1, 1 - ratio, np.exp(-size * size) * ratio) * 0.5  # of the side that z is on
+    return where(z < 0, tail, 1 - tail)
 
 
 NORMAL_CDF = define(
@@ -150,7 +151,7 @@ HARDTANH = define(
 )
 LEAKY_RELU = define(
     "leaky_relu",
-    in_single(lambda x, slope: np.where(x > 0, x, x * slope)),
+    in_single(lambda x, slope: where(x > 0, x, x * slope)),
     (lambda d, g: g.where(d.x.call("greater", 0), g * d.attrs["slope"]),),
     ("x",),
     in_one=True,
@@ -158,7 +159,7 @@ LEAKY_RELU = define(
 
 
 def _elu(x: Any, alpha: float, scale: float, input_scale: float) -> Any:
-    return np.where(x > 0, x * scale, np.expm1(np.minimum(x, 0) * input_scale) * (alpha * scale))
+    return where(x > 0, x * scale, np.expm1(np.minimum(x, 0) * input_scale) * (alpha * scale))
 
 
 def _elu_vjp(d: Any, g: Any) -> Any:
@@ -213,7 +214,7 @@ def _mish_vjp(d: Any, g: Any) -> Any:
 
 def _softplus(x: Any, beta: float, threshold: float) -> Any:
     scaled = x * beta
-    return np.where(scaled > threshold, x, np.logaddexp(scaled, 0) / beta)
+    return where(scaled > threshold, x, np.logaddexp(scaled, 0) / beta)
 
 
 def _softplus_vjp(d: Any, g: Any) -> Any:
@@ -254,28 +255,28 @@ def _shrink_vjp(d: Any, g: Any) -> Any:
 
 HARDSHRINK = define(
     "hardshrink",
-    in_single(lambda x, width: np.where((x >= -width) & (x <= width), x.dtype.type(0), x)),
+    in_single(lambda x, width: where((x >= -width) & (x <= width), x.dtype.type(0), x)),
     (_shrink_vjp,),
     ("x",),
     in_one=True,
 )
 SOFTSHRINK = define(
     "softshrink",
-    in_single(lambda x, width: np.where(x > width, x - width, np.where(x < -width, x + width, x * 0))),
+    in_single(lambda x, width: where(x > width, x - width, where(x < -width, x + width, x * 0))),
     (_shrink_vjp,),
     ("x",),
     in_one=True,
 )
 THRESHOLD = define(
     "threshold",
-    in_single(lambda x, threshold, value: np.where(x <= threshold, np.asarray(value).astype(x.dtype)[()], x)),
+    in_single(lambda x, threshold, value: where(x <= threshold, np.asarray(value).astype(x.dtype)[()], x)),
     (lambda d, g: erased(g, _at_most(d.x, d.attrs["threshold"])),),
     ("x",),
     in_one=True,
 )
 PRELU = define(
     "prelu_kernel",
-    in_single(lambda x, weight: np.where(x > 0, x, x * weight)),
+    in_single(lambda x, weight: where(x > 0, x, x * weight)),
     (
         lambda d, g: g.where(d.x.call("greater", 0), g * d.y),
         lambda d, g: erased(g * d.x, d.x.call("greater", 0)),

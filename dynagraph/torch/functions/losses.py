@@ -21,6 +21,7 @@ from dynagraph.torch.functions.indexing import MASKED_FILL
 from dynagraph.torch.functions.reductions import mean
 from dynagraph.torch.functions.reductions import sum as total
 from dynagraph.torch.functions.shapes import broadcast_tensors, unsqueeze
+from dynagraph.where import where
 
 exp, log = (NAMESPACES["torch"][n].__wrapped__ for n in ("exp", "log"))
 Vjp = Callable[[Any, Any], Any]
@@ -99,7 +100,7 @@ MSE = pair_loss(
 
 def _smooth_l1(x: Any, y: Any, beta: float) -> Any:
     size = np.abs(x - y)
-    return np.where(size < beta, size * size * (0.5 / beta), size - 0.5 * beta)
+    return where(size < beta, size * size * (0.5 / beta), size - 0.5 * beta)
 
 
 def _clipped(difference: Any, bound: float) -> Any:
@@ -120,7 +121,7 @@ SMOOTH_L1 = pair_loss(
 
 def _huber(x: Any, y: Any, delta: float) -> Any:
     size = np.abs(x - y)
-    return np.where(size <= delta, 0.5 * size * size, delta * (size - 0.5 * delta))
+    return where(size <= delta, 0.5 * size * size, delta * (size - 0.5 * delta))
 
 
 HUBER = pair_loss(

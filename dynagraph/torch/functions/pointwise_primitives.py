@@ -13,6 +13,7 @@ from dynagraph.torch.core.arrays import is_on_gpu, library_of_array
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import define, from_row
 from dynagraph.torch.core.terms import FORWARD
+from dynagraph.where import where
 
 
 def _in_single(compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -114,7 +115,7 @@ def _logaddexp_of(x: Any, y: Any) -> Any:
     if x.dtype.kind != "c":
         return np.logaddexp(x, y)
     swap = x.real < y.real
-    top, low = np.where(swap, y, x), np.where(swap, x, y)
+    top, low = where(swap, y, x), where(swap, x, y)
     return top + np.log(1 + np.exp(low - top))
 
 
@@ -206,7 +207,7 @@ define("logaddexp", lambda x, y: _logaddexp_of(x, y), _logaddexp("exp"), ("xy", 
 from_row("logaddexp2", ("xy", "xy"), "Logaddexp2Backward0", vjps=_logaddexp("exp2"))
 define(
     "heaviside",
-    lambda x, y: np.where(x == 0, y, (x > 0).astype(x.dtype)).astype(x.dtype, copy=False),
+    lambda x, y: where(x == 0, y, (x > 0).astype(x.dtype)).astype(x.dtype, copy=False),
     (_no_derivative("heaviside"),) * 2,
     ("", ""),
     backward="NotImplemented",
@@ -269,8 +270,8 @@ RSQRT = define(
 
 def _sgn(x: Any) -> Any:
     if x.dtype.kind == "c":
-        return np.where(x == 0, 0, x / np.abs(x)).astype(x.dtype)
-    return np.where(np.isnan(x), 0, np.sign(x)).astype(x.dtype) if x.dtype.kind in "fV" else np.sign(x)
+        return where(x == 0, 0, x / np.abs(x)).astype(x.dtype)
+    return where(np.isnan(x), 0, np.sign(x)).astype(x.dtype) if x.dtype.kind in "fV" else np.sign(x)
 
 
 define("sgn", _sgn, (lambda d, g: _sgn_vjp(d, g),), ("xo",), backward="SgnBackward0")
@@ -320,15 +321,15 @@ def _nan_to_num(x: Any, nan: float, posinf: float | None, neginf: float | None) 
     if x.dtype.kind == "V":  # NumPy does not know it as one with NaNs
         top = dtypes.finfo(dtypes.bfloat16).max
         kind = x.dtype.type
-        found = np.where(np.isnan(x), kind(nan), x)
-        found = np.where(x == kind(np.inf), kind(top if posinf is None else posinf), found)
-        return np.where(x == kind(-np.inf), kind(-top if neginf is None else neginf), found)
+        found = where(np.isnan(x), kind(nan), x)
+        found = where(x == kind(np.inf), kind(top if posinf is None else posinf), found)
+        return where(x == kind(-np.inf), kind(-top if neginf is None else neginf), found)
     return np.nan_to_num(x, nan=nan, posinf=posinf, neginf=neginf)
 
 
 define(
     "angle",
-    lambda x: np.angle(x) if x.dtype.kind == "c" else np.where(np.isnan(x), x, np.where(x < 0, math.pi, 0)).astype(x.dtype),
+    lambda x: np.angle(x) if x.dtype.kind == "c" else where(np.isnan(x), x, where(x < 0, math.pi, 0)).astype(x.dtype),
     (lambda d, g: _angle_vjp(d, g),),
     ("x",),
     backward="AngleBackward0",

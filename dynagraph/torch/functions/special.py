@@ -1,6 +1,6 @@
 """``torch.special``, and its functions' older names: error, gamma, zeta and Bessel functions, orthogonal polynomials.
 
-They are computed in float64 (`special_arrays.py`) and rounded once.
+They are computed in float64 (`special_arrays.py`) and rounded once, but for `erf` of float32 and halves, computed in float32.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _entropy(x: Any) -> Any:
     return np.where(np.isnan(x), x, found)
 
 
-ERF = _define("erf", arrays.erf, lambda d, g: g * _bell(d.x) * (2 / ROOT_PI), "x", "ErfBackward0")
+ERF = define("erf", _in_single(arrays.erf), (lambda d, g: g * _bell(d.x) * (2 / ROOT_PI),), ("x",))
 ERFC = _define("erfc", arrays.erfc, lambda d, g: g * _bell(d.x) * (-2 / ROOT_PI), "x", "ErfcBackward0")
 ERFCX = _define("erfcx", arrays.erfcx, lambda d, g: g * (d.x * d.out * 2 - 2 / ROOT_PI), "xo", "SpecialErfcxBackward0")
 ERFINV = _define("erfinv", arrays.erfinv, lambda d, g: g * (d.out * d.out).call("exp") * (ROOT_PI / 2), "o", "ErfinvBackward0")

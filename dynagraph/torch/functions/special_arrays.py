@@ -1,4 +1,4 @@
-"""Special functions of arrays of float64, which NumPy has not: error, gamma, zeta and Bessel functions, orthogonal polynomials.
+"""Special functions of arrays of float64 (`erf`: of float32, too), which NumPy has not: error, gamma, zeta, Bessel functions...
 
 Smooth factors are sums of Chebyshev polynomials (`special_tables.py`); "DLMF" is NIST's Digital Library of Mathematical Functions.
 Errors are a few units in the last place, but for zeros of oscillating functions, where they are as small in absolute terms.
@@ -60,7 +60,19 @@ def _erfc_far(x: Any) -> Any:
     return _exp_of_square(x, -1) * _erfcx_positive(x)
 
 
+def _erf_single(x: Any) -> Any:
+    """Of float32, to one and a half units in the last place; from 4 on it is 1."""
+    a = np.abs(x)
+    small, large = np.minimum(a, 1), np.minimum(np.maximum(a, 1), 4)
+    near = small * polynomial(tables.ERF_NEAR_SINGLE, small * small) + small
+    far = 1 - np.exp(polynomial(tables.LOG_ERFC_SINGLE, large))
+    is_near = (a <= 1).astype(x.dtype)  # multiplied, since kernels branch where a choice has an exponential in it
+    return np.copysign(near * is_near + far * (1 - is_near), x)
+
+
 def erf(x: Any) -> Any:
+    if x.dtype.itemsize == 4:
+        return _erf_single(x)
     a = np.abs(x)
     return np.where(a <= 1, _erf_near(np.clip(x, -1, 1)), np.copysign(1 - _erfc_far(np.maximum(a, 0.5)), x))
 
