@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--repeats", type=int, default=15)
     options = parser.parse_args()
-    dist.init_process_group("mpi")
+    dist.init_process_group("gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()
     show = print if rank == 0 else lambda *_: None
     alpha, beta = link(options.repeats)

@@ -17,7 +17,7 @@ from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.engine import queue_callback, will_run
 from dynagraph.torch.core.grad_mode import no_grad
 from dynagraph.torch.core.tensor import Tensor
-from dynagraph.torch.distributed.buckets import Bucket, GradBucket, cut
+from dynagraph.torch.distributed.buckets import Bucket, GradBucket, cut, in_room
 from dynagraph.torch.distributed.work import advance
 from dynagraph.torch.functions.common import NAMESPACES
 
@@ -63,6 +63,7 @@ class Reducer:
         self.finished = 0  # backwards that have been reduced
         self.bucket_of: list[Bucket] = []
         self.part_of: list[Tensor] = []
+        self.room: Any = None  # of the memory of buckets
         self._build(range(len(parameters) - 1, -1, -1))
         self.times = [1] * len(parameters)  # how often each gradient comes in a backward; `static` counts
         self._reset()
@@ -77,8 +78,13 @@ class Reducer:
 
     # -- buckets --
 
-    def _build(self, order: Sequence[int]) -> None:
-        self.buckets = [Bucket(numbers, self.parameters) for numbers in cut(self.parameters, order, self.limits)]
+    def _build(self, order: Sequence[int], together: bool = False) -> None:
+        """`together`: all ranks do it now."""
+        members = cut(self.parameters, order, self.limits)
+        if together:
+            self.buckets, self.room = in_room(members, self.parameters, self.group)
+        else:
+            self.buckets = [Bucket(numbers, self.parameters) for numbers in members]
         count = len(self.parameters)
         self.bucket_of, self.part_of = [self.buckets[0]] * count, [self.buckets[0].flat] * count
         self.number_of = [0] * count  # the number of each parameter's bucket
@@ -87,14 +93,18 @@ class Reducer:
                 self.bucket_of[k], self.part_of[k], self.number_of[k] = bucket, part, number
 
     def _rebuild(self) -> None:
-        """Once, at the end of the first backward: put the gradients into buckets in the order in which they came on rank 0."""
+        """Once, at the end of the first backward: put the gradients into buckets in the order in which they came on rank 0.
+
+        Where some may not come, the order stays that of parameters from the last one on.
+        """
         self.rebuilt = True
         with no_grad():
-            rest = [k for k in range(len(self.parameters) - 1, -1, -1) if k not in set(self.order)]
-            order = _torch["tensor"]([*self.order, *rest], dtype=dtypes.int64)
+            came = () if self.find_unused else self.order
+            rest = [k for k in range(len(self.parameters) - 1, -1, -1) if k not in set(came)]
+            order = _torch["tensor"]([*came, *rest], dtype=dtypes.int64)
             dist.broadcast(order, first_of(self.group), group=self.group)
             before = [bucket.flat for bucket in self.buckets]
-            self._build(order.tolist())
+            self._build(order.tolist(), True)
             if self.as_views:
                 self._move_views(before)
         self._reset()
@@ -279,7 +289,7 @@ class Reducer:
     def _finish(self) -> None:
         self._reset()
         self.finished += 1
-        if not (self.rebuilt or self.find_unused):
+        if not self.rebuilt:
             self._rebuild()
 
     def _used_anywhere(self) -> list[int] | None:
