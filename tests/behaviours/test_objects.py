@@ -1063,6 +1063,23 @@ def isinstance_that_user_code_decides():
 
 
 @behaviour("1")
+def attribute_that_a_property_of_the_metaclass_computes():
+    class Meta(type):
+        @property
+        def world(cls):
+            return cls.default + cls.scale
+
+    class Group(metaclass=Meta):
+        default = 2
+        scale = 3
+
+    def f(x):
+        return x * Group.world
+
+    return f, lambda: (four(),)
+
+
+@behaviour("1")
 def issubclass_of_many_kinds():
     class Base:
         pass

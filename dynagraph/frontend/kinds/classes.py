@@ -88,6 +88,9 @@ def _of_metaclass(frame: Frame, value: Const, found: Any, name: str) -> Value:
         return Method(known(frame, found, f"{type(cls).__name__}.{name}"), value)
     if isinstance(found, WRAPPERS) and not isinstance(found, types.BuiltinFunctionType):
         return Method(Const(found), value)
+    if type(found) is property and isinstance(found.fget, types.FunctionType):
+        frame.ex.guards.unmodified(type(cls))
+        return call(frame, known(frame, found.fget, f"{type(cls).__name__}.{name}"), [value], {})
     return refuse("ATTRIBUTE", f".{name} of class {cls.__name__}")
 
 

@@ -6,6 +6,8 @@ import sys
 from typing import Any
 
 from dynagraph.doors.numpy import Builder
+from dynagraph.doors.numpy.arguments import as_shape
+from dynagraph.doors.numpy.builder import Unsupported, known_dtype
 from dynagraph.doors.numpy.table import Door, register_function
 from dynagraph.frontend.library.registry import package
 from dynagraph.ir import dtypes
@@ -17,18 +19,24 @@ from dynagraph.ir.graph import Node
 def _register() -> None:
     functions: Any = sys.modules["dynagraph.torch.distributed.effects"]
 
-    def exchanged(b: Builder, x: Node, like: Node, count: int, *about: Any) -> Node:
-        call = FunctionCall(functions.exchanged, (Slot(0), Slot(1), count, *about), takes_out=True)
-        return b.call("effect_call", x, like, call=call, dtype=like.dtype, shape=(count, *like.shape) if count else like.shape)
+    def exchanged(b: Builder, x: Node, shape: Any, *about: Any) -> Node:
+        sizes = as_shape(shape, "exchanged")
+        call = FunctionCall(functions.exchanged, (Slot(0), sizes, *about), takes_out=True)
+        return b.call("effect_call", x, call=call, dtype=x.dtype, shape=sizes)
 
-    def started(b: Builder, x: Node, like: Node, count: int, *about: Any) -> Node:
-        call = FunctionCall(functions.started, (Slot(0), Slot(1), count, *about))
-        return b.call("effect_call", x, like, call=call, dtype=dtypes.int64, shape=(), awaited=True)
+    def started(b: Builder, x: Node, shape: Any, *about: Any) -> Node:
+        call = FunctionCall(functions.started, (Slot(0), as_shape(shape, "started"), *about))
+        return b.call("effect_call", x, call=call, dtype=dtypes.int64, shape=(), awaited=True)
 
-    def finished(b: Builder, handle: Node, like: Node, count: int) -> Node:
-        call = FunctionCall(functions.finished, (Slot(0), Slot(1), count), takes_out=True)
-        return b.call("effect_call", handle, like, call=call, dtype=like.dtype, shape=(count, *like.shape) if count else like.shape)
+    def finished(b: Builder, handle: Node, shape: Any, dtype: Any) -> Node:
+        sizes, kind = as_shape(shape, "finished"), known_dtype(dtype, "finished")
+        call = FunctionCall(functions.finished, (Slot(0), sizes, kind.numpy), takes_out=True)
+        return b.call("effect_call", handle, call=call, dtype=kind, shape=sizes)
 
+    def runs_plainly(b: Builder, why: str) -> None:
+        raise Unsupported("SIDE_EFFECT", why)
+
+    register_function(functions.runs_plainly, Door("runs_plainly", runs_plainly))
     for door in (exchanged, started, finished):
         register_function(getattr(functions, door.__name__), Door(door.__name__, door, "array", calls_out=True, has_effect=True))
 

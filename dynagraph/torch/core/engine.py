@@ -201,13 +201,16 @@ def _fitted(tensor: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
 class _Run:
     """One backward.  `wanted`: the places (node or leaf, output) whose gradients are returned; None: all go to the leaves."""
 
-    __slots__ = ("accumulate", "buffers", "callbacks", "counts", "create", "found", "keep", "needed", "number", "roots", "wanted")
+    __slots__ = (
+        "accumulate", "buffers", "callbacks", "counts", "create", "found", "keep", "needed", "number", "owners", "roots", "wanted",
+    )  # fmt: skip
 
     def __init__(self, create: bool, keep: bool, wanted: dict[tuple[Any, int], list[int]] | None, accumulate: bool):
         self.create, self.keep, self.wanted, self.accumulate = create, keep, wanted, accumulate
         self.buffers: dict[Any, list[Any]] = {}  # the gradients that have come so far, by node or leaf
         self.found: dict[tuple[Any, int], Any] = {}
         self.callbacks: list[Callable[[], None]] = []
+        self.owners: list[Any] = []  # of callbacks that are queued once
         self.counts: dict[Any, int] = {}  # how many gradients are still to come; C has its own count
         self.roots: Sequence[tuple[Any, int, Any]] = ()  # where it begins: (node or leaf, output, gradient)
         self.needed: set[Any] | None = None  # the nodes that are run; None: all
@@ -596,8 +599,12 @@ def run_backward(
                 wanted.setdefault(edge, []).append(k)
                 places.append(edge)
         run = _Run(create, keep, wanted, accumulate)
-        if is_compiling():  # captured code is quiet, and nobody asks what is running
+        if is_compiling():  # captured code is quiet; what is running is known when the program is made
+            _in_capture.runs = (*_in_capture.runs, run)
             run.run(roots)
+            for callback in run.callbacks:
+                callback()
+            _in_capture.runs = _in_capture.runs[:-1]
         else:
             run.number, run.roots = next(_numbers), roots
             _running.runs = (*_running.runs, run)
@@ -627,8 +634,14 @@ class _Running(threading.local):
     runs: tuple[_Run, ...] = ()  # of this thread; backward may run within backward
 
 
+class _InCapture:
+    """As `_Running`, of captured code; between programs there are none."""
+
+    runs: tuple[_Run, ...] = ()
+
+
 _numbers = itertools.count(1)
-_running = _Running()
+_running, _in_capture = _Running(), _InCapture()
 
 
 def run_number() -> int:
@@ -636,11 +649,17 @@ def run_number() -> int:
     return _running.runs[-1].number if _running.runs else 0
 
 
-def queue_callback(callback: Callable[[], None]) -> None:
-    """Call a function when the backward that this thread is in has ended."""
-    if not _running.runs:
+def queue_callback(callback: Callable[[], None], owner: Any = None) -> None:
+    """Call a function when the backward that this thread is in has ended; with an `owner`, only the first one that it queues."""
+    runs = _in_capture.runs if is_compiling() else _running.runs
+    if not runs:
         raise RuntimeError("Final callbacks can only be installed during backward pass.")
-    _running.runs[-1].callbacks.append(callback)
+    run = runs[-1]
+    if owner is not None:
+        if any(other is owner for other in run.owners):
+            return
+        run.owners.append(owner)
+    run.callbacks.append(callback)
 
 
 def accumulates_all() -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.tensor import Tensor, check_cast, wrap
-from dynagraph.torch.distributed.effects import OPERATIONS, captured
+from dynagraph.torch.distributed.effects import OPERATIONS, captured, nothing, runs_plainly
 from dynagraph.torch.distributed.engines import Engine
 from dynagraph.torch.distributed.groups import ProcessGroup
 from dynagraph.torch.distributed.reduce_ops import RedOpType, ReduceOp, supports_complex
@@ -83,7 +83,8 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
     engine = engine_for(found, tensor)
     name, dtype = _reduction(op, tensor, engine, "all_reduce")
     if is_compiling():
-        return captured("all_reduce", found, tensor._array, tensor, 0, [tensor], async_op, op.name)  # type: ignore[no-any-return]
+        array = tensor._array
+        return captured("all_reduce", found, array, array.shape, [tensor], async_op, op.name)  # type: ignore[no-any-return]
     buffer, finish = write_to(tensor, engine, True, dtype)
     finish = _divided(op, buffer, engine.size, finish)
     return ended(start(found, engine, "all_reduce", (buffer, name), finish, [tensor], f"{_about(tensor)} {op.name}"), async_op)
@@ -102,8 +103,8 @@ def reduce(
     engine = engine_for(found, tensor)
     name, dtype = _reduction(op, tensor, engine, "reduce")
     if is_compiling():
-        targets = [tensor] if root == engine.rank else []
-        return captured("reduce", found, tensor._array, tensor, 0, targets, async_op, root, op.name)  # type: ignore[no-any-return]
+        array, targets = tensor._array, [tensor] if root == engine.rank else []
+        return captured("reduce", found, array, array.shape, targets, async_op, root, op.name)  # type: ignore[no-any-return]
     if root == engine.rank:
         buffer, finish = write_to(tensor, engine, True, dtype)
         finish = _divided(op, buffer, engine.size, finish)
@@ -124,7 +125,8 @@ def broadcast(
     root = place_in(found, src, group_src)
     engine = engine_for(found, tensor)
     if is_compiling():
-        return captured("broadcast", found, tensor._array, tensor, 0, [tensor], async_op, root)  # type: ignore[no-any-return]
+        array = tensor._array
+        return captured("broadcast", found, array, array.shape, [tensor], async_op, root)  # type: ignore[no-any-return]
     if root == engine.rank:
         buffer, finish = read_from(tensor, engine), None
     else:
@@ -144,8 +146,9 @@ def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Any = None, asy
     _check_list("all_gather", "output", tensors, tensor, found)
     engine = engine_for(found, tensor)
     if is_compiling():
-        count = engine.size
-        return captured("all_gather", found, tensor._array, tensor, count, tensors, async_op)  # type: ignore[no-any-return]
+        array = tensor._array
+        shape = (engine.size, *array.shape)
+        return captured("all_gather", found, array, shape, tensors, async_op)  # type: ignore[no-any-return]
     source = read_from(tensor, engine)
     target = empty_beside(source, source.size * engine.size)
     finish = parts_of(target, tensors)
@@ -172,9 +175,9 @@ def all_gather_into_tensor(output_tensor: Tensor, input_tensor: Tensor, group: A
     _check_whole("all_gather_into_tensor", "output", output_tensor, "input", input_tensor, found)
     engine = engine_for(found, input_tensor)
     if is_compiling():
-        return captured(  # type: ignore[no-any-return]
-            "all_gather", found, input_tensor._array, input_tensor, engine.size, [output_tensor], async_op
-        )
+        array = input_tensor._array
+        shape = (engine.size, *array.shape)
+        return captured("all_gather", found, array, shape, [output_tensor], async_op)  # type: ignore[no-any-return]
     source = read_from(input_tensor, engine)
     target, finish = write_to(output_tensor, engine, False)
     return ended(start(found, engine, "all_gather", (source, target), finish, [output_tensor], _about(input_tensor)), async_op)
@@ -222,7 +225,8 @@ def _reduced_and_scattered(group: ProcessGroup, output: Tensor, inputs: Sequence
     name, dtype = _reduction(op, output, engine, "reduce_scatter")
     if is_compiling():
         whole = inputs[0]._array if len(inputs) == 1 else np.stack([t._array for t in inputs])
-        return captured("reduce_scatter", group, whole, output, 0, [output], async_op, op.name)  # type: ignore[no-any-return]
+        shape = output._array.shape
+        return captured("reduce_scatter", group, whole, shape, [output], async_op, op.name)  # type: ignore[no-any-return]
     source = read_from(inputs[0], engine, dtype) if len(inputs) == 1 else joined(inputs, engine, dtype)
     target, finish = write_to(output, engine, False, dtype)
     finish = _divided(op, target, engine.size, finish)
@@ -247,8 +251,8 @@ def all_to_all_single(
     inward = _counts(output, output_split_sizes, found)
     engine = engine_for(found, input)
     if is_compiling():
-        sizes = [None if s is None else tuple(s) for s in (output_split_sizes, input_split_sizes)]
-        return captured("all_to_all", found, input._array, output, 0, [output], async_op, *sizes)  # type: ignore[no-any-return]
+        array, about = input._array, (tuple(outward), tuple(inward))
+        return captured("all_to_all", found, array, output._array.shape, [output], async_op, *about)  # type: ignore[no-any-return]
     source = read_from(input, engine)
     target, finish = write_to(output, engine, False)
     arguments = (source, outward, target, inward)
@@ -285,11 +289,19 @@ def all_to_all(
     same_dtypes(*outputs, *inputs)
     engine = engine_for(found, inputs[0])
     outward, inward = [t._array.size for t in inputs], [t._array.size for t in outputs]
+    if is_compiling():
+        flat, counts = _flat(inputs), (tuple(outward), tuple(inward))
+        return captured("all_to_all", found, flat, (sum(inward),), outputs, async_op, *counts)  # type: ignore[no-any-return]
     source = joined(inputs, engine)
     target = empty_beside(source, sum(inward))
     finish = parts_of(target, outputs)
     about = str(inputs[0].dtype)
     return ended(start(found, engine, "all_to_all", (source, outward, target, inward), finish, outputs, about), async_op)
+
+
+def _flat(tensors: Sequence[Tensor]) -> Any:
+    """In captured code: the elements of tensors, one behind the other."""
+    return np.concatenate([t._array.reshape(-1) for t in tensors])
 
 
 def gather(
@@ -304,17 +316,21 @@ def gather(
         return None
     root = place_in(found, None if group_dst is not None else 0 if dst is None else dst, group_dst)
     engine = engine_for(found, tensor)
-    source = read_from(tensor, engine)
-    target, finish = None, None
-    if root == engine.rank:
+    here = root == engine.rank
+    if here:
         if not tensors:
             raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
         same_dtypes(tensor, *tensors)
         _check_list("gather", "output", tensors, tensor, found)
-        target = empty_beside(source, source.size * engine.size)
-        finish = parts_of(target, tensors)
     elif tensors:
         raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
+    if is_compiling():
+        array = tensor._array
+        shape = (engine.size, *array.shape) if here else (0,)
+        return captured("gather", found, array, shape, tensors, async_op, root)  # type: ignore[no-any-return]
+    source = read_from(tensor, engine)
+    target = empty_beside(source, source.size * engine.size) if here else None
+    finish = parts_of(target, tensors) if here else None
     about = f"{_about(tensor)} to {root}"
     return ended(start(found, engine, "gather", (source, target, root), finish, tensors, about), async_op)
 
@@ -331,15 +347,19 @@ def scatter(
         return None
     root = place_in(found, None if group_src is not None else 0 if src is None else src, group_src)
     engine = engine_for(found, tensor)
-    source = None
-    if root == engine.rank:
+    here = root == engine.rank
+    if here:
         if not tensors:
             raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
         same_dtypes(tensor, *tensors)
         _check_list("scatter", "input", tensors, tensor, found)
-        source = joined(tensors, engine)
     elif tensors:
         raise ValueError("Argument ``scatter_list`` must NOT be specified on non-source ranks.")
+    if is_compiling():
+        array = tensor._array
+        given = _flat(tensors) if here else nothing(array.dtype)
+        return captured("scatter", found, given, array.shape, [tensor], async_op, root)  # type: ignore[no-any-return]
+    source = joined(tensors, engine) if here else None
     target, finish = write_to(tensor, engine, False)
     about = f"{_about(tensor)} from {root}"
     return ended(start(found, engine, "scatter", (source, target, root), finish, [tensor], about), async_op)
@@ -352,6 +372,10 @@ def barrier(
     found = member(group, "barrier")
     if found is None:
         return None
+    if is_compiling():
+        if timeout is not None:
+            runs_plainly("a barrier with a timeout of its own")
+        return captured("barrier", found, nothing(), (0,), [], async_op)  # type: ignore[no-any-return]
     work = start(found, found._engine, "barrier", (), about="")
     if timeout is not None:
         work._timeout = timeout.total_seconds()
@@ -363,6 +387,8 @@ def monitored_barrier(group: Any = None, timeout: datetime.timedelta | None = No
     found = member(group, "monitored_barrier")
     if found is None:
         return
+    if is_compiling():
+        runs_plainly("monitored_barrier sees which ranks have come")
     engine = found._engine
     seconds = found._timeout if timeout is None else timeout.total_seconds()
     token = np.zeros(1, np.uint8)
@@ -397,6 +423,27 @@ def _copied(x: Any, target: Any) -> Tensor:
     return wrap(target)
 
 
+def _parts_exchanged(group: ProcessGroup, x: Any, target: Any, outward: Sequence[int], inward: Sequence[int]) -> Work:
+    tensor = wrap(x)
+    engine = engine_for(group, tensor)
+    arguments = (read_from(tensor, engine), outward, target, inward)
+    return start(group, engine, "all_to_all", arguments, about=str(tensor.dtype))  # type: ignore[no-any-return]
+
+
+def _array_gathered(group: ProcessGroup, x: Any, target: Any, root: int) -> Work:
+    tensor = wrap(x)
+    engine = engine_for(group, tensor)
+    arguments = (read_from(tensor, engine), target if root == engine.rank else None, root)
+    return start(group, engine, "gather", arguments, about=f"{_about(tensor)} to {root}")  # type: ignore[no-any-return]
+
+
+def _array_scattered(group: ProcessGroup, x: Any, target: Any, root: int) -> Work:
+    tensor = wrap(target)
+    engine = engine_for(group, tensor)
+    arguments = (read_from(wrap(x), engine) if root == engine.rank else None, target, root)
+    return start(group, engine, "scatter", arguments, about=f"{_about(tensor)} from {root}")  # type: ignore[no-any-return]
+
+
 OPERATIONS.update({
     "all_reduce": lambda group, x, target, op: all_reduce(_copied(x, target), RedOpType[op], group, True),
     "reduce": lambda group, x, target, root, op: reduce(
@@ -405,9 +452,10 @@ OPERATIONS.update({
     "broadcast": lambda group, x, target, root: broadcast(_copied(x, target), None, group, True, group_src=root),
     "all_gather": lambda group, x, target: all_gather_into_tensor(wrap(target), wrap(x), group, True),
     "reduce_scatter": lambda group, x, target, op: reduce_scatter_tensor(wrap(target), wrap(x), RedOpType[op], group, True),
-    "all_to_all": lambda group, x, target, outputs, inputs: all_to_all_single(
-        wrap(target), wrap(x), outputs, inputs, group, True
-    ),
+    "all_to_all": _parts_exchanged,
+    "gather": _array_gathered,
+    "scatter": _array_scattered,
+    "barrier": lambda group, x, target: barrier(group, True),
 })  # fmt: skip
 
 

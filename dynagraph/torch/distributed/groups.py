@@ -310,6 +310,14 @@ def group_named(name: str) -> ProcessGroup:
     return _state.groups[name]
 
 
+def group_of_ranks(ranks: Sequence[int]) -> ProcessGroup:
+    """The group of processes with these ranks, which was made before.  ValueError where there is none."""
+    for found in _state.groups.values():
+        if list(found._ranks) == list(ranks):
+            return found
+    raise ValueError(f"there is no group of the ranks {list(ranks)}: make it by new_group")
+
+
 # -- groups -----------------------------------------------------------------------------------------------------------
 
 

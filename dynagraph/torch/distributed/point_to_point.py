@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dynagraph.torch.core.tensor import Tensor
+from dynagraph.markers import is_compiling
+from dynagraph.torch.core.tensor import Tensor, wrap
+from dynagraph.torch.distributed.effects import OPERATIONS, captured, nothing, runs_plainly
 from dynagraph.torch.distributed.engines import DistBackendError
 from dynagraph.torch.distributed.groups import ProcessGroup, get_rank, world
-from dynagraph.torch.distributed.transfers import engine_for, member, place_in, read_from, start, tensor_given, write_to
+from dynagraph.torch.distributed.transfers import ended, engine_for, member, place_in, read_from, start, tensor_given, write_to
 from dynagraph.torch.distributed.work import Work
 
 
@@ -28,6 +30,10 @@ def isend(
     tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None
 ) -> Work | None:
     """Start sending a tensor to rank `dst`.  It must not change until the Work has ended."""
+    return _sent(tensor, dst, group, tag, group_dst, True)
+
+
+def _sent(tensor: Tensor, dst: int | None, group: Any, tag: int, group_dst: int | None, async_op: bool) -> Work | None:
     tensor_given(tensor, "tensor")
     found = member(group, "isend")
     if found is None:
@@ -36,7 +42,9 @@ def isend(
     if to == found.rank():
         raise ValueError("Invalid destination rank: destination rank should not be the same as the rank of the current process.")
     engine = engine_for(found, tensor)
-    return start(found, engine, "send", (read_from(tensor, engine), to, tag), None, [tensor])
+    if is_compiling():
+        return captured("send", found, tensor._array, (0,), [], async_op, to, tag)  # type: ignore[no-any-return]
+    return ended(start(found, engine, "send", (read_from(tensor, engine), to, tag), None, [tensor]), async_op)
 
 
 def irecv(
@@ -51,6 +59,13 @@ def irecv(
     if origin == found.rank():
         raise ValueError("Invalid source rank: source rank should not be the same as the rank of the current process.")
     engine = engine_for(found, tensor)
+    if is_compiling():
+        if origin is None:
+            runs_plainly("who has sent a message is known when it has come: name the source rank")
+        array = tensor._array
+        coming = captured("receive", found, nothing(array.dtype), array.shape, [tensor], True, origin, tag)
+        coming._origin = origin
+        return coming  # type: ignore[no-any-return]
     buffer, copy_back = write_to(tensor, engine, False)
 
     def finish() -> None:
@@ -70,9 +85,7 @@ def irecv(
 
 def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None) -> None:
     """Send a tensor to rank `dst`, which receives with the same `tag`."""
-    work = isend(tensor, dst, group, tag, group_dst)
-    if work is not None:
-        work.wait()
+    _sent(tensor, dst, group, tag, group_dst, False)
 
 
 def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None) -> int:
@@ -121,5 +134,11 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
         works.append(op.op(op.tensor, group=op.group, tag=op.tag, **about))
     return [work for work in works if work is not None]
 
+
+# what compiled programs call: with arrays, the target's new
+OPERATIONS.update({
+    "send": lambda group, x, target, to, tag: isend(wrap(x), None, group, tag, group_dst=to),
+    "receive": lambda group, x, target, origin, tag: irecv(wrap(target), None, group, tag, group_src=origin),
+})  # fmt: skip
 
 __all__ = ["P2POp", "batch_isend_irecv", "irecv", "isend", "recv", "send"]

@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.markers import is_compiling
 from dynagraph.torch.core import devices
 from dynagraph.torch.core.tensor import Tensor, written
+from dynagraph.torch.distributed.effects import runs_plainly
 from dynagraph.torch.distributed.engines import Engine
 from dynagraph.torch.distributed.groups import ProcessGroup, get_rank, member_of, place_of
 from dynagraph.torch.distributed.work import Work, failure
@@ -194,6 +196,8 @@ def start(
 
     `about` (shapes, dtypes): what all ranks must agree on; None of messages between two.
     """
+    if is_compiling():
+        runs_plainly(f"{operation} as a part of something that programs have no op for")
     group._started += 1
     what = f"{operation} (number {group._started} of group {group.group_name}, {group.group_desc})"
     if about is not None and get_debug_level() is DebugLevel.DETAIL:

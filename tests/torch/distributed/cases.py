@@ -219,6 +219,35 @@ def gradients(t: Any, d: Any, r: int, w: int) -> Any:
     return made
 
 
+@case
+def functional(t: Any, d: Any, r: int, w: int) -> Any:
+    f = importlib.import_module(f"{d.__name__}._functional_collectives")
+    g, mesh, made = d.group.WORLD, d.init_device_mesh("cpu", (w,)), []
+    x = some(t, r, "float64", (w, 2 * w))
+    for op in ("sum", "AVG", "max", "product"):
+        made.append(f.wait_tensor(f.all_reduce(x, op, g)))
+    made += [f.all_reduce(x, "sum", group) for group in (g.group_name, list(range(w)), mesh, (mesh, 0))]
+    made += [f.all_gather_tensor(x.t(), dim, g) for dim in (0, 1, -1)]
+    made += [f.reduce_scatter_tensor(x, op, dim, g) for op in ("sum", "avg") for dim in (0, 1, -1)]
+    made += [f.broadcast(x, 1, g), f.all_to_all_single(x, None, None, g)]
+    made.append(f.all_to_all_single(some(t, r, shape=(w * (w + 1) // 2, 2)), [r + 1] * w, [k + 1 for k in range(w)], g))
+    made.append(f.permute_tensor(some(t, r, shape=(3,)), [*range(1, w), 0], g))
+    made += f.all_reduce_coalesced([x, x * 2], "sum", g) + f.all_gather_into_tensor_coalesced([x, x * 2], g)
+    made += f.reduce_scatter_tensor_coalesced([x, x * 2], "sum", [0, 1], g)
+    whole, part = t.zeros(w * w, 2 * w, dtype=t.float64), t.zeros(w, 2, dtype=t.float64)
+    made += [f.all_gather_tensor_inplace(whole, x), f.reduce_scatter_tensor_inplace(part, x, scatter_dim=1), whole, part]
+    made.append(f.all_reduce_inplace(x.clone()))
+    for call in (
+        lambda x: f.all_reduce(x, "sum", g), lambda x: f.all_gather_tensor(x, 1, g), lambda x: f.all_gather_tensor(x, 0, g),
+        lambda x: f.reduce_scatter_tensor(x * 2, "sum", 1, g), lambda x: f.all_to_all_single_autograd(x, None, None, g),
+    ):  # fmt: skip
+        z = some(t, r, "float64", (w, 2 * w)).requires_grad_()
+        y = call(z)
+        (y * (t.arange(y.numel(), dtype=t.float64).reshape(y.shape) + r)).sum().backward()
+        made += [y.detach(), z.grad]
+    return [y + 0 for y in made]
+
+
 def described(t: Any, x: Any) -> np.ndarray:
     x = x.detach()
     return np.array((x.to(t.float32) if x.dtype == t.bfloat16 else x).numpy())

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,8 @@ import dynagraph as dg
 from dynagraph import torch
 from dynagraph.torch import distributed as dist
 from dynagraph.torch import nn
+from tests.torch.distributed import compiled as in_compiled_functions
+from tests.torch.distributed.compiled import same
 
 
 def mistakes(r: int, w: int) -> None:
@@ -114,17 +115,6 @@ def saved_values_that_were_reduced(r: int, w: int) -> None:
         y.sum().backward()
 
 
-def _same(plain: Callable[..., Any], *given: Any, calls: int = 3, **options: Any) -> Any:
-    """A function compiled gives what it gives plainly, call for call."""
-    compiled = dg.compile(plain, **{"mode": "max", "fullgraph": True, **options})
-    for k in range(calls):
-        mine, theirs = ([torch.clone(x) + k for x in given] for _ in range(2))
-        for a, b in zip((*plain(*mine), *mine), (*compiled(*theirs), *theirs)):
-            assert torch.equal(a, b), (plain.__name__, a, b)
-    assert compiled.stats.compiles + compiled.stats.restored == 1, (compiled.stats, compiled.stats.breaks)
-    return compiled
-
-
 def compiled_collectives(r: int, w: int) -> None:
     def every(x: Any) -> Any:
         out = torch.zeros(w * 3, 4)
@@ -151,10 +141,10 @@ def compiled_collectives(r: int, w: int) -> None:
         return y, z
 
     x = torch.arange(12.0).reshape(3, 4) * (r + 1)
-    graph = str(_same(every, x).last_graph)
+    graph = str(same(every, x).last_graph)
     assert graph.count("= effect_call(") == 9
-    assert str(_same(twice, x).last_graph).count("= effect_call(") == 3
-    _same(twice, x, backend="numpy")
+    assert str(same(twice, x).last_graph).count("= effect_call(") == 3
+    same(twice, x, backend="numpy")
 
 
 def _training(seed: int) -> tuple[Any, Any]:
@@ -230,6 +220,7 @@ def works_of_compiled_code(r: int, w: int) -> None:
 PROGRAMS = (
     mistakes, shapes_that_differ, ranks_that_do_not_come, outside_of_a_group, views_with_gaps, saved_values_that_were_reduced,
     compiled_collectives, compiled_training_step, checks_come_before_collectives, works_of_compiled_code,
+    *in_compiled_functions.PROGRAMS,
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dynagraph.torch import distributed as dist
-from dynagraph.torch.core.engine import queue_callback, run_number
+from dynagraph.torch.core.engine import queue_callback
 from dynagraph.torch.core.grad_mode import is_grad_enabled
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.distributed.fsdp.parameters import MixedPrecisionPolicy, OffloadPolicy, ParameterGroup
@@ -37,12 +37,9 @@ class _Root:
                 group = inner._fsdp_state.group
                 if group is not None and group not in self.groups:
                     self.groups.append(group)
-        self.run = 0  # the backward whose end has been asked for
 
     def begin_backward(self) -> None:
-        if self.run != run_number():
-            self.run = run_number()
-            queue_callback(self.end_backward)
+        queue_callback(self.end_backward, self)
 
     def end_backward(self) -> None:
         """Backward has ended: what has not been reduced is, and all parameters are divided."""

@@ -31,7 +31,9 @@ class SyncBatchNorm(Function):
     ) -> Tensor:  # fmt: skip
         x = _wide(input)
         channels, axes = x.size(1), [d for d in range(x.dim()) if d != 1]
-        count = x.numel() // channels
+        count, ranks = x.numel() // channels, dist.get_world_size(process_group)
+        if count == 1 and ranks < 2:
+            raise ValueError(f"Expected more than 1 value per channel when training, got input size {count}")
         # Each rank sends mean, sum of squares around it, and count: with these nothing cancels.
         own = _torch["zeros"](2 * channels + 1, dtype=x.dtype, device=x.device)
         if count:
@@ -39,26 +41,22 @@ class SyncBatchNorm(Function):
             own[:channels] = mean
             own[channels:-1] = ((x - _of_channels(mean, x)) ** 2).sum(axes)
             own[-1] = count
-        ranks = dist.get_world_size(process_group)
         every = _torch["empty"](ranks * own.numel(), dtype=own.dtype, device=own.device)
         dist.all_gather_into_tensor(every, own, group=process_group)
         every = every.view(ranks, -1)
         counts = every[:, -1:]
-        total = counts.sum()
-        n = float(total.item())
-        if n == 1:
-            raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.size()}")
+        total = counts.sum()  # a tensor: programs need not look at it
         means = every[:, :channels]
         mean = (means * counts).sum(0) / total
         squares = (every[:, channels:-1] + (means - mean) ** 2 * counts).sum(0)
         variance = squares / total
         if running_mean is not None and running_var is not None:
             running_mean.mul_(1 - momentum).add_(mean.to(running_mean.dtype) * momentum)
-            unbiased = squares / (n - 1)
+            unbiased = squares / (total - 1)
             running_var.mul_(1 - momentum).add_(unbiased.to(running_var.dtype) * momentum)
         inverse = (variance + eps).rsqrt()
-        self.save_for_backward(input, weight, mean, inverse)
-        self.total, self.process_group = n, process_group
+        self.save_for_backward(input, weight, mean, inverse, total)
+        self.process_group = process_group
         normal = (x - _of_channels(mean, x)) * _of_channels(inverse, x)
         if weight is not None:
             normal = normal * _of_channels(weight, x)
@@ -68,7 +66,7 @@ class SyncBatchNorm(Function):
 
     @staticmethod
     def backward(self: Any, grad_output: Tensor) -> Any:  # type: ignore[override]
-        input, weight, mean, inverse = self.saved_tensors
+        input, weight, mean, inverse, total = self.saved_tensors
         x, g = _wide(input), _wide(grad_output)
         axes = [d for d in range(x.dim()) if d != 1]
         channels = x.size(1)
@@ -78,7 +76,7 @@ class SyncBatchNorm(Function):
         grad_input = None
         if self.needs_input_grad[0]:
             dist.all_reduce(sums, group=self.process_group)
-            means = sums / self.total
+            means = sums / total
             around = centred * _of_channels(means[channels:] * inverse**2, x)
             scale = inverse if weight is None else inverse * weight
             grad_input = ((g - _of_channels(means[:channels], x) - around) * _of_channels(scale, x)).to(input.dtype)
