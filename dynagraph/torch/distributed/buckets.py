@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from dynagraph.torch.core.grad_mode import no_grad
 from dynagraph.torch.core.tensor import Tensor, is_dense, wrap
 from dynagraph.torch.distributed.common_memory import Room
+from dynagraph.torch.distributed.effects import PLACES
 from dynagraph.torch.distributed.objects import all_gather_object
 from dynagraph.torch.distributed.transfers import member
 from dynagraph.torch.functions.common import NAMESPACES
@@ -17,6 +19,7 @@ _torch = NAMESPACES["torch"]
 FIRST_BYTES = 1 << 20  # of the bucket whose gradients come first: its message leaves early
 MIB = 1 << 20
 _ALIGNMENT = 64  # bytes
+_numbers = itertools.count(1)
 
 
 class Bucket:
@@ -26,16 +29,19 @@ class Bucket:
     `pending`: how many are still to come; `work`: what waits for the sum over ranks.
     """
 
-    __slots__ = ("flat", "numbers", "parameters", "pending", "views", "work")
+    __slots__ = ("flat", "memory", "numbers", "parameters", "pending", "place", "views", "work")
 
-    def __init__(self, numbers: Sequence[int], parameters: Sequence[Tensor], memory: Any = None):
-        """`memory`: an array that is big enough for all gradients; None: memory of its own."""
+    def __init__(self, numbers: Sequence[int], parameters: Sequence[Tensor], memory: Any = None, other: Any = None):
+        """`memory`, `other`: flat arrays for all gradients; without them it has memory of its own."""
         self.numbers, self.parameters = list(numbers), [parameters[k] for k in numbers]
         first = self.parameters[0]
         count = sum(p.numel() for p in self.parameters)
         self.flat: Tensor = _torch["zeros"](count, dtype=first.dtype, device=first.device) if memory is None else wrap(memory)
         self.views: list[Tensor] = parts_of(self.flat, self.parameters)
         self.pending, self.work = len(self.numbers), None
+        self.place, self.memory = f"bucket {next(_numbers)}", other  # where programs have what is being reduced
+        if other is not None:
+            PLACES[self.place] = other
 
 
 def parts_of(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
@@ -95,18 +101,19 @@ def limits_of(bucket_cap_mb: float | None) -> list[float]:
 
 
 def in_room(members: Sequence[Sequence[int]], parameters: Sequence[Tensor], group: Any) -> tuple[list[Bucket], Room | None]:
-    """Buckets in memory that the processes of a group have in common, which has to be kept, where there is such; all ranks call it."""
+    """Buckets in memory that the ranks of a group have in common, and that memory, which must be kept; all ranks call it."""
     places, end = [], 0
     for numbers in members:
         places.append(end)
         end += -(-_bytes_of(numbers, parameters) // _ALIGNMENT) * _ALIGNMENT
-    room = _room(group, end, parameters)
-    made = []
-    for begin, numbers in zip(places, members):
-        memory = None
-        if room is not None:
-            memory = room.own[begin : begin + _bytes_of(numbers, parameters)].view(parameters[numbers[0]]._array.dtype)
-        made.append(Bucket(numbers, parameters, memory))
+    room = _room(group, 2 * end, parameters)
+    if room is None:
+        return [Bucket(numbers, parameters) for numbers in members], None
+
+    def array(begin: int, numbers: Sequence[int]) -> Any:
+        return room.own[begin : begin + _bytes_of(numbers, parameters)].view(parameters[numbers[0]]._array.dtype)
+
+    made = [Bucket(numbers, parameters, array(k, numbers), array(end + k, numbers)) for k, numbers in zip(places, members)]
     return made, room
 
 
@@ -133,8 +140,9 @@ def _bytes_of(numbers: Sequence[int], parameters: Sequence[Tensor]) -> int:
 class GradBucket:
     """What a communication hook is given: the gradients of a bucket, and which one it is."""
 
-    def __init__(self, bucket: Bucket, index: int, is_last: bool):
-        self._bucket, self._index, self._is_last, self._buffer = bucket, index, is_last, bucket.flat
+    def __init__(self, bucket: Bucket, index: int, is_last: bool, flat: Tensor | None = None):
+        self._bucket, self._index, self._is_last = bucket, index, is_last
+        self._buffer = bucket.flat if flat is None else flat
 
     def index(self) -> int:
         """The number of the bucket, in the order in which they are reduced."""

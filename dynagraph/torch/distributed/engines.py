@@ -58,6 +58,7 @@ class Engine(ABC):
     device = "cpu"
     rank = 0
     size = 1
+    goes_on = True  # with what was started while nobody calls it
     errors: tuple[type[Exception], ...] = ()  # what operations and requests may raise
 
     @abstractmethod
