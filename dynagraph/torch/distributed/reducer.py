@@ -243,7 +243,7 @@ class Reducer:
         state.ready[k] = True
         state.pending[self.number_of[k]] -= 1
         self._send_in_capture(state)
-        if state.sent and not self.goes_on:
+        if 0 < len(state.sent) < len(self.buckets) and not self.goes_on:
             advanced(self.parameters[k]._grad._array)  # type: ignore[union-attr]
 
     def _begin_in_capture(self) -> _InCapture:
