@@ -12,7 +12,6 @@ import mmap
 import os
 import secrets
 import socket
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -40,15 +39,11 @@ class Room:
     def __init__(self, number: int, rows: dict[int, np.ndarray], rank: int):
         self.number, self.rows, self.own = number, rows, rows[rank]
         self.begin = self.own.ctypes.data
-        _rooms[number] = self
 
     def offset_of(self, array: np.ndarray) -> int | None:
         """Where an array begins in this process's row; None if it is elsewhere."""
         offset = int(array.ctypes.data) - self.begin
         return offset if offset >= 0 and offset + array.nbytes <= self.own.nbytes else None
-
-
-_rooms: weakref.WeakValueDictionary[int, Room] = weakref.WeakValueDictionary()
 
 
 class Blocks:
