@@ -218,9 +218,10 @@ class GradModes:
     autocast_cache: bool
     autocast_cpu_dtype: int
     autocast_cuda_dtype: int
+    backward: Any
     casts: dict[Any, Any] | None
     def flags(self) -> int:
-        """All but `casts` as one int, for guards."""
+        """All but `backward` and `casts` as one int, for guards."""
 
 class HostLoop:
     """Calls `body` again and again with what it gave before, without Python between the calls.

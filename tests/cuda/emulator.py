@@ -35,10 +35,15 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
+
+from dynagraph._core import _frame_hook
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 ORDERS = ("forward", "reverse", "random", "warps forward", "warps reverse")
 BLOCK_ORDERS = ORDERS[:3]

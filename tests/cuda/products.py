@@ -12,6 +12,7 @@ from typing import Any
 from dynagraph.backends.cuda.cublas import CublasLt
 from tests.cuda import emulator
 from tests.cuda.device import QueuedDevice
+from tests.cuda.emulator import device_side
 
 SOURCE = Path(__file__).with_name("cublaslt.cpp")
 ARGUMENTS = [*[ctypes.c_void_p] * 14, ctypes.c_size_t, ctypes.c_void_p]  # of cublasLtMatmul

@@ -40,6 +40,14 @@ static int set_casts(PyObject *self, PyObject *value, void *ignored)
     return 0;
 }
 
+static PyObject *get_backward(PyObject *self, void *ignored) { Py_RETURN_NONE; }
+
+static int set_backward(PyObject *self, PyObject *value, void *ignored)
+{
+    PyErr_SetString(PyExc_AttributeError, "what backward runs is a mode of captured code only");
+    return -1;
+}
+
 static PyObject *get_flags(PyObject *self, PyObject *ignored) { return PyLong_FromUnsignedLong(modes); }
 
 static PyGetSetDef attributes[] = {
@@ -54,12 +62,13 @@ static PyGetSetDef attributes[] = {
     {"autocast_cache", get_mode, set_mode, "Whether autocast casts weights once.", (void *)DG_AUTOCAST_CACHE},
     {"autocast_cpu_dtype", get_mode, set_mode, "The number of its dtype.", (void *)DG_AUTOCAST_CPU_DTYPE},
     {"autocast_cuda_dtype", get_mode, set_mode, "The number of its dtype.", (void *)DG_AUTOCAST_CUDA_DTYPE},
+    {"backward", get_backward, set_backward, "In captured code: what runs backward there; None outside.", NULL},
     {"casts", get_casts, set_casts, "What autocast has cast in this region, by tensor; None outside of all.", NULL},
     {0},
 };
 
 static PyMethodDef methods[] = {
-    {"flags", get_flags, METH_NOARGS, "All but `casts` as one int, for guards."},
+    {"flags", get_flags, METH_NOARGS, "All but `backward` and `casts` as one int, for guards."},
     {0},
 };
 

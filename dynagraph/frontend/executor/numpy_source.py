@@ -70,6 +70,14 @@ def is_unchanging_here(namespace: dict[str, Any], name: str) -> bool:
     return stays or getattr(type(found), "__dynagraph_constant__", False)
 
 
+def is_constant(found: Any) -> bool:
+    """Whether what a variable or default of a function of these modules holds stays as it is: objects that users have made do not,
+    such as a module that a hook belongs to."""
+    if type(found) is tuple:
+        return all(map(is_constant, found))
+    return is_value(found) or is_unchanging(found) or getattr(type(found), "__dynagraph_constant__", False)
+
+
 def is_followed_library(namespace: dict[str, Any]) -> bool:
     """Whether a function of these globals is followed as part of the call of the user's that led there."""
     return is_numpys(namespace) or is_own(namespace)
@@ -105,6 +113,7 @@ def is_numpys_class(cls: type) -> bool:
 __all__ = [
     "DEFINITIONS",
     "NO_VALUE",
+    "is_constant",
     "is_followed_library",
     "is_numpys",
     "is_numpys_class",

@@ -17,7 +17,7 @@ from dynagraph.frontend.executor.executor import Executor
 from dynagraph.frontend.executor.recipes import CannotBuild, DeviceView, Recipe, Recipes
 from dynagraph.frontend.executor.state import Lazy, Step
 from dynagraph.frontend.guards.sources import Returned
-from dynagraph.frontend.kinds.aliasing import is_broadcast, shows, way_to
+from dynagraph.frontend.kinds.aliasing import is_broadcast, way_to
 from dynagraph.frontend.kinds.slots import slots_of
 from dynagraph.frontend.kinds.values import (
     Array,
@@ -31,24 +31,6 @@ from dynagraph.ir.shapes import SymInt, expr_of
 from dynagraph.ir.size_programs import size_program
 
 HANDED_ON = (int, float, str, bytes, list)  # arguments that what goes on is given unseen: programs for all values of theirs
-
-
-def _drop_overwritten(effects: list[tuple[Any, tuple[Any, ...]]]) -> None:
-    """Store the last value of an attribute each time that it is set, where nobody looks in between: others need not be made.
-
-    A store is not left out: the first one says where an attribute stands in the dictionary of its object.
-    """
-    last: dict[tuple[int, Any], Any] = {}
-    for k in range(len(effects) - 1, -1, -1):
-        function, args = effects[k]
-        if function is object.__setattr__ and isinstance(args[1], Const):
-            key = id(args[0]), args[1].value
-            if key in last:
-                effects[k] = function, (*args[:2], last[key])
-            else:
-                last[key] = args[2]
-        elif shows(function) or function is object.__delattr__:
-            last.clear()
 
 
 class Results(Recipes):
@@ -86,7 +68,6 @@ class Results(Recipes):
     def program(self, values: list[Any], finish: Callable[[list[Recipe]], Recipe]) -> Recipe:
         """The effects, then what `finish` makes of the recipes of `values`."""
         at_ending(self.ex, values)
-        _drop_overwritten(self.ex.effects)
         roots = [value for _, args in self.ex.effects for value in args] + values
         for value in roots:
             self._count(value, set())

@@ -21,7 +21,7 @@ from dynagraph.doors.numpy import lookup
 from dynagraph.doors.numpy import method as method_of_arrays
 from dynagraph.frontend.executor.breaks import Break
 from dynagraph.frontend.executor.exceptions import refuse, throw
-from dynagraph.frontend.executor.numpy_source import is_own, is_trusted, is_unchanging, is_unchanging_here, is_value
+from dynagraph.frontend.executor.numpy_source import is_constant, is_own, is_trusted, is_unchanging, is_unchanging_here, is_value
 from dynagraph.frontend.executor.state import CaptureState, Lazy
 from dynagraph.frontend.guards.guards import (
     Elements,
@@ -491,7 +491,7 @@ def _defaults(ex: CaptureState, defaults: tuple | None, source: Source, stays: b
     else:
         ex.guards.require(HasType(source, tuple))
         ex.guards.require(Length(source, len(defaults)))
-    return tuple(Lazy(ex, d, Item(source, k)) for k, d in enumerate(defaults or ()))
+    return tuple(Lazy(ex, d, _of_default(d, Item(source, k))) for k, d in enumerate(defaults or ()))
 
 
 def _keyword_defaults(ex: CaptureState, defaults: dict | None, source: Source, stays: bool) -> dict[str, Any]:
@@ -499,14 +499,19 @@ def _keyword_defaults(ex: CaptureState, defaults: dict | None, source: Source, s
         ex.guards.require(Is(source, defaults))
     if defaults is not None:
         ex.guards.require(Keys(source, tuple(defaults)))
-    return {k: Lazy(ex, d, Key(source, k)) for k, d in (defaults or {}).items()}
+    return {k: Lazy(ex, d, _of_default(d, Key(source, k))) for k, d in (defaults or {}).items()}
+
+
+def _of_default(default: Any, place: Source) -> Source:
+    """Where a default is found: that of a function that is trusted stays, but may be an object that changes."""
+    return Known(default, str(place)) if place.is_trusted and not is_constant(default) else place
 
 
 def _cell_of(ex: CaptureState, obj: types.FunctionType, k: int, name: str, source: Source, stays: bool) -> Cell:
     cell = (obj.__closure__ or ())[k]
-    if source.is_trusted:
+    if source.is_trusted and (not is_own(obj.__globals__) or is_constant(cell.cell_contents)):
         return cell_value(ex, cell, Trusted(cell.cell_contents, name))
-    if stays:
+    if stays or source.is_trusted:
         return cell_value(ex, cell, CellSource(cell, name))
     place = Item(Attribute(source, "__closure__"), k)
     return cell_value(ex, cell, Contents(place), place)

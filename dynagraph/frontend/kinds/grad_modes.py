@@ -1,7 +1,8 @@
 """The modes of dynagraph.torch in captured code: guarded as they are outside, set outside where the capture ends.
 
 That a mode is set and set back is no effect: nothing that effects call can see it in between.  `casts` (what autocast has cast in a
-region) is a dict that only captured code of this call sees: the casts of a region that began outside are made again.
+region) is a dict that only captured code of this call sees: the casts of a region that began outside are made again.  `backward`
+(what runs now) is an object that only captured code sees, too.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dynagraph.frontend.kinds.lookup import ATTRIBUTES_IN_C
 from dynagraph.frontend.kinds.slots import plain, truth
 from dynagraph.frontend.kinds.values import Const, Object, Value
 
+OF_CAPTURES = ("backward", "casts")
 MODES = GradModes()
 OUTSIDE = MODES.flags
 
@@ -27,18 +29,18 @@ def mode_of(frame: Frame, name: str) -> Any:
 
 
 def _get(frame: Frame, value: Object, name: str) -> Value:
-    if name == "casts":
+    if name in OF_CAPTURES:
         return frame.ex.grad_modes.get(name, Const(None))
     return Const(mode_of(frame, name))
 
 
 def _set(frame: Frame, value: Object, name: str, new: Any) -> None:
-    if name == "casts":
+    if name in OF_CAPTURES:
         outside: Any = None
     else:
         outside = _outside(frame, name)
         new = Const(truth(frame, new) if type(outside) is bool else plain(frame, new))
-    frame.ex.grad_modes[name] = new if name == "casts" else new.value
+    frame.ex.grad_modes[name] = new if name in OF_CAPTURES else new.value
     effects = frame.ex.effects
     effects[:] = [e for e in effects if not (e[0] is set_mode and isinstance(e[1][0], Const) and e[1][0].value == name)]
     if not isinstance(new, Const) or new.value is not outside:
@@ -57,4 +59,4 @@ def set_mode(name: str, value: Any) -> None:
 STORING.append(set_mode)
 ATTRIBUTES_IN_C[GradModes] = _get, _set
 
-__all__ = ["mode_of", "set_mode"]
+__all__ = ["OF_CAPTURES", "mode_of", "set_mode"]

@@ -9,7 +9,10 @@ from dynagraph.doors.numpy import Builder
 from dynagraph.doors.numpy.arguments import as_shape
 from dynagraph.doors.numpy.builder import Unsupported, known_dtype
 from dynagraph.doors.numpy.table import Door, register_function
-from dynagraph.frontend.library.registry import package
+from dynagraph.frontend.executor.exceptions import refuse
+from dynagraph.frontend.executor.executor import Frame
+from dynagraph.frontend.kinds.values import Const, Object, Value
+from dynagraph.frontend.library.registry import meaning, package
 from dynagraph.ir import dtypes
 from dynagraph.ir.external_calls import FunctionCall, Slot
 from dynagraph.ir.graph import Node
@@ -46,6 +49,19 @@ def _register() -> None:
     register_function(functions.runs_plainly, Door("runs_plainly", runs_plainly))
     for door in (exchanged, started, started_in, advanced, finished):
         register_function(getattr(functions, door.__name__), Door(door.__name__, door, "array", calls_out=True, has_effect=True))
+
+
+@package("dynagraph.torch.distributed.fsdp.modules")
+def _register_sharded_modules() -> None:
+    find_root = sys.modules["dynagraph.torch.distributed.fsdp.modules"].find_root
+
+    @meaning(find_root)
+    def found_root(frame: Frame, module: Any, state: Any) -> Value:
+        owner, known = frame.ex.resolve(module), frame.ex.resolve(state)
+        if not all(isinstance(value, Object) and value.source is not None for value in (owner, known)):
+            refuse("UNSUPPORTED_VALUE", "a call of a module that the function itself has divided")
+        find_root(owner.value, known.value)  # a plain call does the same
+        return Const(None)
 
 
 __all__: list[str] = []

@@ -18,6 +18,7 @@ from dynagraph.array_libraries import NUMPY
 from dynagraph.driver import deadline
 from dynagraph.frontend.executor.executor import Executor, Frame
 from dynagraph.frontend.kinds.aliasing import way_to
+from dynagraph.frontend.kinds.grad_modes import OF_CAPTURES
 from dynagraph.frontend.kinds.values import Array, Const, Dict, Sequence, Value
 from dynagraph.ir.graph import Meta, Node
 
@@ -75,7 +76,7 @@ def known_parts(values: dict[str, Any]) -> Any:
 def _key(ex: Executor, about: Any, operands: list[Any]) -> Any:
     if ex.library is not NUMPY or ex.hosting or ex.elsewhere or ex.open_levels or ex.stored or ex.class_attributes:
         return None
-    modes = [(name, mode) for name, mode in ex.grad_modes.items() if name != "casts"]
+    modes = [(name, mode) for name, mode in ex.grad_modes.items() if name not in OF_CAPTURES]
     parts: list[Any] = [about, tuple(modes), tuple(ex.error_state.items())]
     first: dict[Node, int] = {}  # operands that are the same
     for k, operand in enumerate(operands):
@@ -122,7 +123,7 @@ def _state(ex: Executor) -> Any:
         ex.sizes, ex.held, ex.warning, ex.computed, ex.caches, ex.shown, ex.env.values, ex.env.relations, b.checks, b.ranges,
         b.warning,
     )  # fmt: skip
-    modes = [(name, mode) for name, mode in ex.grad_modes.items() if name != "casts"]
+    modes = [(name, mode) for name, mode in ex.grad_modes.items() if name not in OF_CAPTURES]
     return (
         ex.guards.count, ex.n_inputs, b.committed, b.may_bail_out, modes, list(ex.error_state.items()), ex.of_process,
         [len(each) for each in kept],

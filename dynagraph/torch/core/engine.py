@@ -603,11 +603,11 @@ def run_backward(
         run = _Run(create, keep, wanted, accumulate)
         run.roots = roots
         if is_compiling():  # captured code is quiet; what is running is known when the program is made
-            _in_capture.runs = (*_in_capture.runs, run)
+            outer, mode.backward = mode.backward, run
             run.run(roots)
             for callback in run.callbacks:
                 callback()
-            _in_capture.runs = _in_capture.runs[:-1]
+            mode.backward = outer
         else:
             run.number = next(_numbers)
             _running.runs = (*_running.runs, run)
@@ -637,23 +637,20 @@ class _Running(threading.local):
     runs: tuple[_Run, ...] = ()  # of this thread; backward may run within backward
 
 
-class _InCapture:
-    """As `_Running`, of captured code; between programs there are none."""
-
-    runs: tuple[_Run, ...] = ()
-
-
 _numbers = itertools.count(1)
-_running, _in_capture = _Running(), _InCapture()
+_running = _Running()
 
 
-def _runs() -> tuple[_Run, ...]:
-    return _in_capture.runs if is_compiling() else _running.runs
+def _now() -> Any:
+    """The backward that this thread is in; in captured code, the one that is followed."""
+    if is_compiling():
+        return mode.backward
+    return _running.runs[-1] if _running.runs else None
 
 
 def notes() -> dict[int, Any]:
     """What hooks keep as long as the backward runs that this thread is in, each by a number of its own."""
-    return _runs()[-1].notes
+    return _now().notes  # type: ignore[no-any-return]
 
 
 def run_number() -> int:
@@ -663,10 +660,9 @@ def run_number() -> int:
 
 def queue_callback(callback: Callable[[], None], owner: Any = None) -> None:
     """Call a function when the backward that this thread is in has ended; with an `owner`, only the first one that it queues."""
-    runs = _runs()
-    if not runs:
+    run = _now()
+    if run is None:
         raise RuntimeError("Final callbacks can only be installed during backward pass.")
-    run = runs[-1]
     if owner is not None:
         if any(other is owner for other in run.owners):
             return
@@ -682,16 +678,15 @@ def reached(outputs: Sequence[Tensor]) -> set[Any]:
 
 def accumulates_all() -> bool:
     """Whether the backward that this thread is in adds to the `grad` of all leaves."""
-    runs = _runs()
-    return bool(runs) and runs[-1].wanted is None
+    run = _now()
+    return run is not None and run.wanted is None
 
 
 def will_run(targets: Sequence[Any]) -> list[bool]:
     """Whether gradients come to each of some nodes and leaves in the backward that this thread is in."""
-    runs = _runs()
-    if not runs:
+    run = _now()
+    if run is None:
         raise RuntimeError("expected the current autograd engine to be running a backward")
-    run = runs[-1]
     if not run.counts:
         run.counts, _ = _counted([target for target, _, _ in run.roots], None)
     return [

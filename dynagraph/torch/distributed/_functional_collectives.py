@@ -26,7 +26,7 @@ _OF_NAMES = {name: op for op, name in REDUCE_OP_TO_STR.items()}
 
 
 class AsyncCollectiveTensor(Tensor):
-    """PyTorch's result of a collective that has not ended; of no tensor here, so that ``isinstance`` says that nothing is to wait."""
+    """PyTorch's result of a collective that has not ended.  No tensor here is one: there is nothing to wait for."""
 
     def __new__(cls, elem: Tensor) -> Tensor:  # type: ignore[misc]
         return elem

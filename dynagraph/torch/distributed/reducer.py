@@ -49,8 +49,8 @@ def send(bucket: Bucket, group: Any) -> Any:
 class _InCapture:
     """How far a backward in captured code is.
 
-    `pending`: how many gradients of each bucket are to come; `ready`, `counts`: of each gradient whether all of it has come, and how
-    often some has; `sent`: the tensors of the buckets that have been sent, and what waits for them.
+    `pending`: how many gradients of each bucket are to come; `ready`, `counts`: of each gradient whether all of it has come, and
+    how often some has; `sent`: the tensors of the buckets that have been sent, and what waits for them.
     """
 
     def __init__(self, pending: list[int], count: int):

@@ -151,20 +151,81 @@ def mixed_precision() -> None:
     assert module[2].weight.grad.dtype == torch.float64 and module(data(1)[0][0]).dtype == torch.float32
 
 
-def compiled_steps_break() -> None:
-    module, expected = sharded(), model()
-    optimizer, single = adam(module.parameters()), adam(expected.parameters())
+def _compiled_training(module: Any, steps: int = 6, **options: Any) -> Any:
+    """Compiled steps over batches; one rank runs one of them plainly: what is sent is the same."""
+    optimizer = adam(module.parameters())
 
-    @dg.compile(mode="max")
-    def step(x: Any, y: Any) -> None:
+    def step(x: Any, y: Any) -> Any:
         optimizer.zero_grad()
-        loss_of(module, x, y).backward()
+        loss = loss_of(module, x, y)
+        loss.backward()
         optimizer.step()
+        return loss.detach()
 
-    for x, y in mine(data(4)):
-        step(x, y)
-    train(expected, single, data(4))
+    compiled = dg.compile(step, **{"mode": "max", "fullgraph": True, **options})
+    for k, (x, y) in enumerate(mine(data(steps))):
+        if k == 3 and dist.get_rank() == 0:
+            step(x, y)
+        else:
+            compiled(x, y)
+    return compiled
+
+
+def compiled_steps_of_divided_modules() -> None:
+    """Forward, backward and the optimizer are one program, and between programs no rank has whole parameters."""
+    expected = model()
+    train(expected, adam(expected.parameters()), data(6))
+    for keeps, collectives in ((None, 11), (True, 9)):
+        module = sharded(reshard_after_forward=None if keeps is None else not keeps)
+        compiled = _compiled_training(module)
+        assert distance(whole(module), expected) < 1e-12, keeps
+        assert compiled.stats.compiles + compiled.stats.restored == 1, (compiled.stats, compiled.stats.breaks)
+        assert str(compiled.last_graph).count("= effect_call(") == collectives, (keeps, compiled.last_graph)
+        for group in module._groups():
+            assert not group.is_whole and all(0 in p.whole._array.strides and p.whole._grad is None for p in group.places)
+            assert all(isinstance(m._parameters[name], DTensor) for p in group.places for m, name in p.holders)
+
+
+def compiled_steps_of_other_kinds() -> None:
+    expected = model()
+    train(expected, adam(expected.parameters()), data(6))
+    module = sharded()
+    module.set_reshard_after_backward(False)  # whole between programs
+    _compiled_training(module, fullgraph=False)
     assert distance(whole(module), expected) < 1e-12
+    half, plain = (sharded(mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32)) for _ in range(2))
+    compiled = _compiled_training(half)
+    train(plain, adam(plain.parameters()), mine(data(6)))
+    assert distance(whole(half), whole(plain)) < 5e-3 and compiled.stats.compiles + compiled.stats.restored == 1
+    # forward alone is compiled
+    module = sharded()
+    train(forward := dg.compile(module, mode="max"), adam(module.parameters()), mine(data(6)))
+    assert distance(whole(module), expected) < 1e-12
+    with torch.no_grad():
+        x = data(1)[0][0]
+        for _ in range(3):
+            assert float((forward(x) - expected(x)).abs().max()) < 1e-12
+    # sums of gradients, and a checkpoint within
+    ours, theirs = (Tied() for _ in range(2))
+    for each in (ours, theirs):
+        fully_shard(each.block)
+        fully_shard(each.unused)
+        fully_shard(each)
+
+    def accumulated(tied: Any, x: Any, y: Any) -> Any:
+        nn.functional.mse_loss(tied(x)[:, :3], y).backward()
+
+    compiled = dg.compile(accumulated, mode="max")
+    optimizers = [torch.optim.SGD(tied.parameters(), lr=0.1) for tied in (ours, theirs)]
+    for k, (x, y) in enumerate(mine(data(6))):
+        for tied, run in ((ours, compiled), (theirs, accumulated)):
+            tied.set_requires_gradient_sync(k % 3 == 2)
+            run(tied, x, y)
+        if k % 3 == 2:
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad()
+    assert distance(whole(ours), whole(theirs)) < 1e-12
 
 
 def memory_of_each_rank() -> None:
@@ -272,5 +333,6 @@ def checkpoints() -> None:
 
 
 CHECKS = [
-    divided_states, divided_parameters, unusual_models, mixed_precision, compiled_steps_break, memory_of_each_rank, checkpoints,
+    divided_states, divided_parameters, unusual_models, mixed_precision, compiled_steps_of_divided_modules,
+    compiled_steps_of_other_kinds, memory_of_each_rank, checkpoints,
 ]  # fmt: skip

@@ -27,7 +27,7 @@ def ranks(count: int, *checks: str) -> list[str]:
 
 def test_two_ranks_equal_one_process() -> None:
     passed = ranks(2)
-    assert len(passed) == 19 and passed[-1] == "checkpoints", passed
+    assert len(passed) == 20 and passed[-1] == "checkpoints", passed
 
 
 def test_four_ranks_equal_one_process() -> None:

@@ -19,6 +19,7 @@ from dynagraph import torch
 from dynagraph.torch import distributed as dist
 from dynagraph.torch import futures
 from dynagraph.torch.distributed import effects
+from dynagraph.torch.distributed.fsdp import fully_shard
 from dynagraph.torch.utils.data import DistributedSampler
 from tests.torch.distributed.ranks import by_hand, by_mpiexec, cases_of, differences, environment, needs_mpi, outputs
 from tests.torch.distributed.record import RANKS, recorded
@@ -197,6 +198,30 @@ def test_a_collective_in_a_try_block_runs_plainly(alone: None) -> None:
         assert compiled(torch.ones(2)).tolist() == [2, 2]
         assert bool(compiled.stats.breaks) != is_one
     assert log == ["end"]
+
+
+def test_state_that_hooks_of_ours_hold_is_guarded(alone: None) -> None:
+    """A closure of a function of this package may hold what users change: here whole parameters, and whether they are old."""
+    torch.manual_seed(0)
+    layer = fully_shard(torch.nn.Linear(2, 2))
+    layer.set_reshard_after_backward(False)
+    (group,) = layer._groups()
+    parts = [place.part.to_local() for place in group.places]
+
+    def step(x: Any) -> Any:
+        y = layer(x)
+        y.sum().backward()
+        return y.detach()
+
+    compiled = dg.compile(step, mode="max", fullgraph=True)
+    for k in range(9):
+        if k in (3, 6, 7):
+            with torch.no_grad():
+                for part in parts:
+                    part.add_(0.5)
+        weight, bias = parts
+        assert torch.equal(compiled(torch.ones(1, 2)), torch.ones(1, 2) @ weight.t() + bias), k
+    assert compiled.stats.hits > 0 and group.is_whole
 
 
 def test_backends_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,9 +65,14 @@ def _tensors(value: Any) -> Iterator[Tensor]:
     yield from found
 
 
-def _before(module: Any, state: _State, args: Any, kwargs: Any) -> Any:
+def find_root(module: Any, state: _State) -> None:
+    """Where a module is the first one that is called, it is the outermost one.  Captures do this before the program runs."""
     if state.root is None:
         _Root(module, state)
+
+
+def _before(module: Any, state: _State, args: Any, kwargs: Any) -> Any:
+    find_root(module, state)
     if state.policy.cast_forward_inputs:
         args = _casts(state.policy.param_dtype, args)
         kwargs = _casts(state.policy.param_dtype, kwargs)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.markers import graph_break, is_compiling
+from dynagraph.markers import is_compiling
 from dynagraph.torch import distributed as dist
 from dynagraph.torch.core.arrays import library_of_array
 from dynagraph.torch.core.dtypes import dtype as DType
@@ -120,8 +120,6 @@ class ParameterGroup:
 
     def unshard(self) -> None:
         """Gather the whole parameters; modules use these."""
-        if False:
-            graph_break()
         versions = [place.part._storage.version for place in self.places]
         if self.is_whole and self.versions == versions:
             return
@@ -171,8 +169,6 @@ class ParameterGroup:
 
     def gradient_came(self) -> None:
         """One of the group's gradients is there: with the last one they are reduced."""
-        if False:
-            graph_break()
         self.arrived += 1
         if self.arrived == self.expected:
             self.after_backward()
