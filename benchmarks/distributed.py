@@ -29,7 +29,7 @@ from dynagraph.torch import nn
 from dynagraph.torch.nn.parallel import DistributedDataParallel
 
 RANKS = (2, 4, 8, 16, 64, 256, 1024)
-SIZES = tuple(4**k for k in range(3, 13))  # of float32: 256 bytes to 64 MiB
+SIZES = tuple(4**k for k in range(3, 12))  # of float32: 256 bytes to 16 MiB
 ROUNDS = (7, 200)  # at least, at most
 Way = Callable[[], Any]
 
@@ -67,7 +67,7 @@ def link(show: Callable[..., None], seconds: float) -> tuple[float, float]:
     middle = {size: statistics.median(took[str(size)]) for size in SIZES}
     show("  all-reduce of bytes: " + ", ".join(f"{4 * n}: {middle[n] * 1e6:.0f} us" for n in SIZES))
     alpha = middle[SIZES[0]] / (2 * (p - 1))
-    large, small = SIZES[-2], SIZES[-4]
+    large, small = SIZES[-1], SIZES[-3]
     beta = 2 * (p - 1) / p * 4 * (large - small) / max(middle[large] - middle[small], 1e-9)
     show(f"  alpha {alpha * 1e6:.1f} us, beta {beta / 1e9:.2f} GB/s")
     return alpha, beta
