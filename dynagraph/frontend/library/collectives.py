@@ -31,6 +31,13 @@ def _register() -> None:
         call = FunctionCall(functions.started, (Slot(0), as_shape(shape, "started"), *about))
         return b.call("effect_call", x, call=call, dtype=dtypes.int64, shape=(), awaited=True)
 
+    def started_in(b: Builder, x: Node, *about: Any) -> Node:
+        call = FunctionCall(functions.started_in, (Slot(0), *about))
+        return b.call("effect_call", x, call=call, dtype=dtypes.int64, shape=(), awaited=True)
+
+    def advanced(b: Builder, x: Node) -> Node:
+        return b.call("effect_call", x, call=FunctionCall(functions.advanced, (Slot(0),)), dtype=dtypes.int64, shape=())
+
     def finished(b: Builder, handle: Node, shape: Any, dtype: Any) -> Node:
         sizes, kind = as_shape(shape, "finished"), known_dtype(dtype, "finished")
         call = FunctionCall(functions.finished, (Slot(0), sizes, kind.numpy), takes_out=True)
@@ -40,7 +47,7 @@ def _register() -> None:
         raise Unsupported("SIDE_EFFECT", why)
 
     register_function(functions.runs_plainly, Door("runs_plainly", runs_plainly))
-    for door in (exchanged, started, finished):
+    for door in (exchanged, started, started_in, advanced, finished):
         register_function(getattr(functions, door.__name__), Door(door.__name__, door, "array", calls_out=True, has_effect=True))
 
 

@@ -202,7 +202,8 @@ class _Run:
     """One backward.  `wanted`: the places (node or leaf, output) whose gradients are returned; None: all go to the leaves."""
 
     __slots__ = (
-        "accumulate", "buffers", "callbacks", "counts", "create", "found", "keep", "needed", "number", "owners", "roots", "wanted",
+        "accumulate", "buffers", "callbacks", "counts", "create", "found", "keep", "needed", "notes", "number", "owners", "roots",
+        "wanted",
     )  # fmt: skip
 
     def __init__(self, create: bool, keep: bool, wanted: dict[tuple[Any, int], list[int]] | None, accumulate: bool):
@@ -211,6 +212,7 @@ class _Run:
         self.found: dict[tuple[Any, int], Any] = {}
         self.callbacks: list[Callable[[], None]] = []
         self.owners: list[Any] = []  # of callbacks that are queued once
+        self.notes: dict[int, Any] = {}  # what hooks keep for its time, each by a number of its own
         self.counts: dict[Any, int] = {}  # how many gradients are still to come; C has its own count
         self.roots: Sequence[tuple[Any, int, Any]] = ()  # where it begins: (node or leaf, output, gradient)
         self.needed: set[Any] | None = None  # the nodes that are run; None: all
@@ -599,6 +601,7 @@ def run_backward(
                 wanted.setdefault(edge, []).append(k)
                 places.append(edge)
         run = _Run(create, keep, wanted, accumulate)
+        run.roots = roots
         if is_compiling():  # captured code is quiet; what is running is known when the program is made
             outer, mode.backward = mode.backward, run
             run.run(roots)
@@ -606,7 +609,7 @@ def run_backward(
                 callback()
             mode.backward = outer
         else:
-            run.number, run.roots = next(_numbers), roots
+            run.number = next(_numbers)
             _running.runs = (*_running.runs, run)
             try:
                 if create or wanted is not None or mode.anomaly or _run_plain is None:
@@ -638,6 +641,18 @@ _numbers = itertools.count(1)
 _running = _Running()
 
 
+def _now() -> Any:
+    """The backward that this thread is in; in captured code, the one that is followed."""
+    if is_compiling():
+        return mode.backward
+    return _running.runs[-1] if _running.runs else None
+
+
+def notes() -> dict[int, Any]:
+    """What hooks keep as long as the backward runs that this thread is in, each by a number of its own."""
+    return _now().notes  # type: ignore[no-any-return]
+
+
 def run_number() -> int:
     """A number of the backward that this thread is in; 0 where there is none."""
     return _running.runs[-1].number if _running.runs else 0
@@ -645,7 +660,7 @@ def run_number() -> int:
 
 def queue_callback(callback: Callable[[], None], owner: Any = None) -> None:
     """Call a function when the backward that this thread is in has ended; with an `owner`, only the first one that it queues."""
-    run = mode.backward if is_compiling() else _running.runs[-1] if _running.runs else None
+    run = _now()
     if run is None:
         raise RuntimeError("Final callbacks can only be installed during backward pass.")
     if owner is not None:
@@ -655,16 +670,23 @@ def queue_callback(callback: Callable[[], None], owner: Any = None) -> None:
     run.callbacks.append(callback)
 
 
+def reached(outputs: Sequence[Tensor]) -> set[Any]:
+    """The nodes and leaves that a backward from these tensors comes to."""
+    counts, _ = _counted([edge[0] for edge in map(edge_of, outputs) if edge is not None], None)
+    return set(counts)
+
+
 def accumulates_all() -> bool:
     """Whether the backward that this thread is in adds to the `grad` of all leaves."""
-    return bool(_running.runs) and _running.runs[-1].wanted is None
+    run = _now()
+    return run is not None and run.wanted is None
 
 
 def will_run(targets: Sequence[Any]) -> list[bool]:
     """Whether gradients come to each of some nodes and leaves in the backward that this thread is in."""
-    if not _running.runs:
+    run = _now()
+    if run is None:
         raise RuntimeError("expected the current autograd engine to be running a backward")
-    run = _running.runs[-1]
     if not run.counts:
         run.counts, _ = _counted([target for target, _, _ in run.roots], None)
     return [
@@ -757,6 +779,6 @@ def _tensor_backward(
 Tensor.backward = _tensor_backward  # type: ignore[attr-defined]
 
 __all__ = [
-    "Hooks", "TensorTerm", "accumulates_all", "backward", "dtypes", "grad", "pull_tensors", "queue_callback", "run_backward",
-    "run_number", "will_run",
+    "Hooks", "TensorTerm", "accumulates_all", "backward", "dtypes", "grad", "notes", "pull_tensors", "queue_callback", "reached",
+    "run_backward", "run_number", "will_run",
 ]  # fmt: skip

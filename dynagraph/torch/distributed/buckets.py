@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 from dynagraph.torch.core.grad_mode import no_grad
-from dynagraph.torch.core.tensor import Tensor, is_dense
+from dynagraph.torch.core.tensor import Tensor, is_dense, wrap
+from dynagraph.torch.distributed.common_memory import Room
+from dynagraph.torch.distributed.effects import PLACES
+from dynagraph.torch.distributed.objects import all_gather_object
+from dynagraph.torch.distributed.transfers import member
 from dynagraph.torch.functions.common import NAMESPACES
 
 _torch = NAMESPACES["torch"]
 FIRST_BYTES = 1 << 20  # of the bucket whose gradients come first: its message leaves early
 MIB = 1 << 20
+_ALIGNMENT = 64  # bytes
+_numbers = itertools.count(1)
 
 
 class Bucket:
@@ -22,15 +29,19 @@ class Bucket:
     `pending`: how many are still to come; `work`: what waits for the sum over ranks.
     """
 
-    __slots__ = ("flat", "numbers", "parameters", "pending", "views", "work")
+    __slots__ = ("flat", "memory", "numbers", "parameters", "pending", "place", "views", "work")
 
-    def __init__(self, numbers: Sequence[int], parameters: Sequence[Tensor]):
+    def __init__(self, numbers: Sequence[int], parameters: Sequence[Tensor], memory: Any = None, other: Any = None):
+        """`memory`, `other`: flat arrays for all gradients; without them it has memory of its own."""
         self.numbers, self.parameters = list(numbers), [parameters[k] for k in numbers]
         first = self.parameters[0]
         count = sum(p.numel() for p in self.parameters)
-        self.flat: Tensor = _torch["zeros"](count, dtype=first.dtype, device=first.device)
+        self.flat: Tensor = _torch["zeros"](count, dtype=first.dtype, device=first.device) if memory is None else wrap(memory)
         self.views: list[Tensor] = parts_of(self.flat, self.parameters)
         self.pending, self.work = len(self.numbers), None
+        self.place, self.memory = f"bucket {next(_numbers)}", other  # where programs have what is being reduced
+        if other is not None:
+            PLACES[self.place] = other
 
 
 def parts_of(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
@@ -89,11 +100,49 @@ def limits_of(bucket_cap_mb: float | None) -> list[float]:
     return [min(FIRST_BYTES, cap * MIB) if math.isfinite(cap) else FIRST_BYTES, cap * MIB]
 
 
+def in_room(members: Sequence[Sequence[int]], parameters: Sequence[Tensor], group: Any) -> tuple[list[Bucket], Room | None]:
+    """Buckets in memory that the ranks of a group have in common, and that memory, which must be kept; all ranks call it."""
+    places, end = [], 0
+    for numbers in members:
+        places.append(end)
+        end += -(-_bytes_of(numbers, parameters) // _ALIGNMENT) * _ALIGNMENT
+    room = _room(group, 2 * end, parameters)
+    if room is None:
+        return [Bucket(numbers, parameters) for numbers in members], None
+
+    def array(begin: int, numbers: Sequence[int]) -> Any:
+        return room.own[begin : begin + _bytes_of(numbers, parameters)].view(parameters[numbers[0]]._array.dtype)
+
+    made = [Bucket(numbers, parameters, array(k, numbers), array(end + k, numbers)) for k, numbers in zip(places, members)]
+    return made, room
+
+
+def _room(group: Any, nbytes: int, parameters: Sequence[Tensor]) -> Room | None:
+    found = member(group, "all_gather_object")
+    if found is None:
+        return None
+    engine = found.engine_of(parameters[0].device.type)
+    if parameters[0].device.type != "cpu" or any(engine.reduced_as(p._array.dtype) != p._array.dtype for p in parameters):
+        return None  # a copy is what is reduced
+
+    def tell(text: str) -> list[str]:
+        every: list[Any] = [None] * found.size()
+        all_gather_object(every, text, found)
+        return every
+
+    return engine.room(tell, nbytes)
+
+
+def _bytes_of(numbers: Sequence[int], parameters: Sequence[Tensor]) -> int:
+    return sum(parameters[k].numel() * parameters[k].element_size() for k in numbers)
+
+
 class GradBucket:
     """What a communication hook is given: the gradients of a bucket, and which one it is."""
 
-    def __init__(self, bucket: Bucket, index: int, is_last: bool):
-        self._bucket, self._index, self._is_last, self._buffer = bucket, index, is_last, bucket.flat
+    def __init__(self, bucket: Bucket, index: int, is_last: bool, flat: Tensor | None = None):
+        self._bucket, self._index, self._is_last = bucket, index, is_last
+        self._buffer = bucket.flat if flat is None else flat
 
     def index(self) -> int:
         """The number of the bucket, in the order in which they are reduced."""
@@ -120,4 +169,4 @@ class GradBucket:
         return self._is_last
 
 
-__all__ = ["FIRST_BYTES", "MIB", "Bucket", "GradBucket", "cut", "limits_of", "parts_of"]
+__all__ = ["FIRST_BYTES", "MIB", "Bucket", "GradBucket", "cut", "in_room", "limits_of", "parts_of"]

@@ -12,7 +12,7 @@ import numpy as np
 from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.tensor import Tensor, check_cast, wrap
-from dynagraph.torch.distributed.effects import OPERATIONS, captured, nothing, runs_plainly
+from dynagraph.torch.distributed.effects import OPERATIONS, CapturedWork, captured, nothing, runs_plainly, started_in
 from dynagraph.torch.distributed.engines import Engine
 from dynagraph.torch.distributed.groups import ProcessGroup
 from dynagraph.torch.distributed.reduce_ops import RedOpType, ReduceOp, supports_complex
@@ -88,6 +88,13 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
     buffer, finish = write_to(tensor, engine, True, dtype)
     finish = _divided(op, buffer, engine.size, finish)
     return ended(start(found, engine, "all_reduce", (buffer, name), finish, [tensor], f"{_about(tensor)} {op.name}"), async_op)
+
+
+def captured_in_place(tensor: Tensor, group: Any, place: str) -> Any:
+    """As `all_reduce` of a sum with `async_op` in captured code, with memory for the result that has a name."""
+    found = member(group, "all_reduce")
+    handle = started_in(tensor._array, place, "all_reduce", found.group_name, ReduceOp.SUM.name)  # type: ignore[union-attr]
+    return CapturedWork(handle, tensor._array.shape, tensor._array.dtype, [tensor])
 
 
 def reduce(

@@ -8,6 +8,7 @@ ranks may run the same call plainly.
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,10 +16,14 @@ import numpy as np
 
 from dynagraph.torch.core.tensor import Tensor, written
 from dynagraph.torch.distributed.groups import group_named
-from dynagraph.torch.distributed.work import Work
+from dynagraph.torch.distributed.work import Work, advance
+from dynagraph.torch.futures import Future
 
 _numbers = itertools.count(1)
 _started: dict[int, tuple[Work, Any]] = {}  # by number: what is under way, and where its result will be
+
+PLACES: weakref.WeakValueDictionary[str, np.ndarray] = weakref.WeakValueDictionary()  # where results may lie meanwhile, by name
+_placed: dict[int, str] = {}  # by number: the name of the place that is in use
 
 # (group, source, target, details...) -> Work: what the operations do with arrays; the modules of the operations fill it
 OPERATIONS: dict[str, Any] = {}
@@ -40,10 +45,32 @@ def started(x: Any, shape: tuple[int, ...], operation: str, group: str, *details
     return np.array(number, np.int64)
 
 
+def started_in(x: Any, place: str, operation: str, group: str, *details: Any) -> Any:
+    """As `started`, of what is reduced in place: in memory that has this name, unless that is in use."""
+    number = next(_numbers)
+    target = PLACES.pop(place, None)
+    if target is None or target.shape != x.shape or target.dtype != x.dtype:
+        target = np.empty(x.shape, x.dtype)
+    else:
+        _placed[number] = place
+    _started[number] = OPERATIONS[operation](group_named(group), x, target, *details), target
+    return np.array(number, np.int64)
+
+
+def advanced(x: Any) -> Any:
+    """Have engines get on with what is under way, once an array is there."""
+    advance()
+    return np.array(0, np.int64)
+
+
 def finished(handle: Any, shape: tuple[int, ...], dtype: Any, out: Any = None) -> Any:
     """Wait for what was started: its result, of this shape and dtype."""
-    work, target = _started.pop(int(handle))
+    number = int(handle)
+    work, target = _started.pop(number)
     work.wait()
+    place = _placed.pop(number, None)
+    if place is not None:
+        PLACES[place] = target
     if out is None:
         return target
     out[...] = target
@@ -101,6 +128,48 @@ class CapturedWork(Work):
 
     _source_rank = source_rank
 
+    def get_future(self) -> Future[Any]:
+        return CapturedFuture(self, None)
+
+
+class CapturedFuture(Future[Any]):
+    """The Future of what a compiled program has started, or of what `then` makes of it: `wait` runs it."""
+
+    def __init__(self, before: Any, callback: Any):
+        self._before, self._callback, self._has_value = before, callback, False
+        self._value = None
+
+    def wait(self) -> Any:
+        if not self._has_value:
+            self._before.wait()
+            self._value = self._before.result() if self._callback is None else self._callback(self._before)
+            self._has_value = True
+        return self._value
+
+    def value(self) -> Any:
+        if not self._has_value:
+            raise RuntimeError("The Future has not completed: call wait() before value().")
+        return self._value
+
+    def done(self) -> bool:
+        return self._has_value or (self._callback is None and self._before.is_completed())
+
+    def drive(self) -> None:
+        self.wait()
+
+    def then(self, callback: Any) -> Any:
+        return CapturedFuture(self, callback)
+
+    def _when_done(self, callback: Any) -> None:
+        self.wait()
+        callback()
+
+    @property
+    def _event(self) -> Any:  # type: ignore[override]
+        return self
+
+    is_set = done
+
 
 def store(result: Any, targets: Sequence[Tensor]) -> None:
     """Put a result, or the parts of it that are one behind the other, in tensors."""
@@ -133,4 +202,7 @@ def nothing(dtype: Any = np.uint8) -> Any:
     return np.empty((0,), dtype)
 
 
-__all__ = ["OPERATIONS", "CapturedWork", "captured", "exchanged", "finished", "nothing", "runs_plainly", "started", "store"]
+__all__ = [
+    "OPERATIONS", "PLACES", "CapturedFuture", "CapturedWork", "advanced", "captured", "exchanged", "finished", "nothing",
+    "runs_plainly", "started", "started_in", "store",
+]  # fmt: skip

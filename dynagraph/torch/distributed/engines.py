@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+
+from dynagraph.torch.distributed.common_memory import Room
 
 _YIELDS = 2000  # tests that give the processor to other processes in between; then the process sleeps
 _NAP = 5e-5
@@ -56,6 +58,7 @@ class Engine(ABC):
     device = "cpu"
     rank = 0
     size = 1
+    goes_on = True  # with what was started while nobody calls it
     errors: tuple[type[Exception], ...] = ()  # what operations and requests may raise
 
     @abstractmethod
@@ -109,6 +112,13 @@ class Engine(ABC):
     def rest(self, request: Any, turns: int) -> None:
         """Wait a moment for a request that has been tested so often.  Engines that learn of its end wait for that."""
         time.sleep(0 if turns < _YIELDS else _NAP)
+
+    def room(self, tell: Callable[[str], list[str]], nbytes: int) -> Room | None:
+        """Memory with `nbytes` for each process, in which arrays are reduced fastest; None where there is none.
+
+        All processes call it.  `tell` gives each process what all of them say.
+        """
+        return None
 
     @abstractmethod
     def part(self, ranks: Sequence[int]) -> Engine:

@@ -21,10 +21,11 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from multiprocessing import util
 from typing import Any, NamedTuple
 
+from dynagraph.torch.distributed.common_memory import Blocks
 from dynagraph.torch.distributed.engines import DistNetworkError
 
 _HEADER = struct.Struct("<4Q")  # group, operation, part, bytes
@@ -64,6 +65,9 @@ class Handle:
             task.resume()
 
 
+Steps = Generator[Handle, None, None]
+
+
 class Receive(Handle):
     """A message that is to come from `origin`, or from any of several processes.  `nbytes` may be less than the buffer has.
 
@@ -97,7 +101,7 @@ class Task(Handle):
 
     __slots__ = ("awaited", "key", "mesh", "ranks", "steps")
 
-    def __init__(self, mesh: Mesh, steps: Iterator[Handle], ranks: Sequence[int], key: Key):
+    def __init__(self, mesh: Mesh, steps: Steps, ranks: Sequence[int], key: Key):
         super().__init__()
         self.mesh, self.steps, self.ranks, self.key = mesh, steps, ranks, key
         self.awaited: Handle | None = None
@@ -126,6 +130,8 @@ class Task(Handle):
     def end(self, error: Exception | None = None) -> None:
         self.mesh.tasks.discard(self)
         super().end(error)
+        if error is not None and not self.steps.gi_running:
+            self.steps.close()  # it may hold what others wait for
 
 
 class _Peer:
@@ -148,6 +154,7 @@ class Mesh:
 
     def __init__(self, rank: int, connections: dict[int, socket.socket]):
         self.rank = rank
+        self.blocks: Blocks | None = None  # memory that processes of this machine have in common
         self.store: Any = None  # by which the processes have found each other; who serves it keeps it open
         self.lock = threading.RLock()
         self.peers: dict[int, _Peer] = {}
@@ -176,7 +183,7 @@ class Mesh:
 
     # -- starting --
 
-    def run(self, steps: Iterator[Handle], ranks: Sequence[int], key: Key) -> Task:
+    def run(self, steps: Steps, ranks: Sequence[int], key: Key) -> Task:
         """Start a collective of processes, `ranks`."""
         with self.lock:
             task = Task(self, steps, ranks, key)
@@ -190,7 +197,7 @@ class Mesh:
             self.helper.needed.set()
         return task
 
-    def part(self, steps: Iterator[Handle], task: Any) -> Task:
+    def part(self, steps: Steps, task: Any) -> Task:
         """Start a part of a collective, for a step of it to wait for."""
         made = Task(self, steps, (), task)
         made.resume()

@@ -50,6 +50,7 @@ class MpiEngine(Engine):
     """The processes of a communicator."""
 
     errors = (MPI.Exception,)
+    goes_on = False
 
     def __init__(self, communicator: Any):
         self.communicator = communicator

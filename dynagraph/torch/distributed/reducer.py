@@ -7,6 +7,7 @@ called, so each hook calls it. When backward ends, its last act is to wait for a
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,14 +15,18 @@ from typing import Any
 from dynagraph.markers import graph_break, is_compiling
 from dynagraph.torch import distributed as dist
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.engine import queue_callback, will_run
+from dynagraph.torch.core.engine import accumulates_all, notes, queue_callback, reached, will_run
 from dynagraph.torch.core.grad_mode import no_grad
 from dynagraph.torch.core.tensor import Tensor
-from dynagraph.torch.distributed.buckets import Bucket, GradBucket, cut
+from dynagraph.torch.distributed.buckets import Bucket, GradBucket, cut, in_room
+from dynagraph.torch.distributed.collectives import captured_in_place
+from dynagraph.torch.distributed.effects import advanced
+from dynagraph.torch.distributed.transfers import member
 from dynagraph.torch.distributed.work import advance
 from dynagraph.torch.functions.common import NAMESPACES
 
 _torch = NAMESPACES["torch"]
+_numbers = itertools.count(1)
 _mul = _torch["mul"]
 UNFINISHED = (
     "Expected to have finished reduction in the prior iteration before starting a new one. This error indicates that your module "
@@ -39,6 +44,18 @@ TWICE = (
 def send(bucket: Bucket, group: Any) -> Any:
     """Begin to add a bucket up over ranks."""
     return dist.all_reduce(bucket.flat, group=group, async_op=True)
+
+
+class _InCapture:
+    """How far a backward in captured code is.
+
+    `pending`: how many gradients of each bucket are to come; `ready`, `counts`: of each gradient whether all of it has come, and
+    how often some has; `sent`: the tensors of the buckets that have been sent, and what waits for them.
+    """
+
+    def __init__(self, pending: list[int], count: int):
+        self.pending, self.ready, self.counts = pending, [False] * count, [0] * count
+        self.sent: list[tuple[Any, Any]] = []
 
 
 class Reducer:
@@ -63,6 +80,10 @@ class Reducer:
         self.finished = 0  # backwards that have been reduced
         self.bucket_of: list[Bucket] = []
         self.part_of: list[Tensor] = []
+        self.room: Any = None  # of the memory of buckets
+        self.number = next(_numbers)  # among all reducers
+        found = member(group, "DistributedDataParallel")
+        self.goes_on = found is None or found.engine_of(self.parameters[0].device.type).goes_on
         self._build(range(len(parameters) - 1, -1, -1))
         self.times = [1] * len(parameters)  # how often each gradient comes in a backward; `static` counts
         self._reset()
@@ -77,8 +98,13 @@ class Reducer:
 
     # -- buckets --
 
-    def _build(self, order: Sequence[int]) -> None:
-        self.buckets = [Bucket(numbers, self.parameters) for numbers in cut(self.parameters, order, self.limits)]
+    def _build(self, order: Sequence[int], together: bool = False) -> None:
+        """`together`: all ranks do it now."""
+        members = cut(self.parameters, order, self.limits)
+        if together:
+            self.buckets, self.room = in_room(members, self.parameters, self.group)
+        else:
+            self.buckets = [Bucket(numbers, self.parameters) for numbers in members]
         count = len(self.parameters)
         self.bucket_of, self.part_of = [self.buckets[0]] * count, [self.buckets[0].flat] * count
         self.number_of = [0] * count  # the number of each parameter's bucket
@@ -87,14 +113,18 @@ class Reducer:
                 self.bucket_of[k], self.part_of[k], self.number_of[k] = bucket, part, number
 
     def _rebuild(self) -> None:
-        """Once, at the end of the first backward: put the gradients into buckets in the order in which they came on rank 0."""
+        """Once, at the end of the first backward: put the gradients into buckets in the order in which they came on rank 0.
+
+        Where some may not come, the order stays that of parameters from the last one on.
+        """
         self.rebuilt = True
         with no_grad():
-            rest = [k for k in range(len(self.parameters) - 1, -1, -1) if k not in set(self.order)]
-            order = _torch["tensor"]([*self.order, *rest], dtype=dtypes.int64)
+            came = () if self.find_unused else self.order
+            rest = [k for k in range(len(self.parameters) - 1, -1, -1) if k not in set(came)]
+            order = _torch["tensor"]([*came, *rest], dtype=dtypes.int64)
             dist.broadcast(order, first_of(self.group), group=self.group)
             before = [bucket.flat for bucket in self.buckets]
-            self._build(order.tolist())
+            self._build(order.tolist(), True)
             if self.as_views:
                 self._move_views(before)
         self._reset()
@@ -116,7 +146,6 @@ class Reducer:
         self.next = 0  # the bucket that leaves next
         self.ready = bytearray(len(self.parameters))
         self.counts = [0] * len(self.parameters)
-        self.captured: Any = None  # in captures: how many gradients of each bucket are to come, and what has been sent
         self.expects = False  # whether the next backward is reduced
         self.started = False  # whether it has begun
         self.ends = False  # whether its end has been asked for
@@ -126,9 +155,16 @@ class Reducer:
         self.expects = True
         if not self.rebuilt:  # programs of the first step, which is not captured whole, are for it alone
             self.order = []
-        if self.find_unused or (self.static and not self.finished):
+        if is_compiling():
+            self._prepare_in_capture(list(outputs))
+        elif self.find_unused or (self.static and not self.finished):
             self._remove_begin()
             self.begin_handles = [t.register_hook(self._begin_at_output) for t in outputs if t.requires_grad]
+
+    def _prepare_in_capture(self, outputs: Sequence[Tensor]) -> None:
+        """Hooks of outputs would keep them: a backward that comes to a parameter begins there."""
+        if self.find_unused and not any(p in reached(outputs) for p in self.parameters):
+            graph_break()
 
     def forget(self) -> None:
         """Before a backward whose gradients stay on this rank."""
@@ -136,9 +172,7 @@ class Reducer:
 
     def unfinished(self) -> RuntimeError:
         """The error of a backward that has begun and was not reduced, with the names of the parameters that it waits for."""
-        pending = None if self.captured is None else self.captured[0]
-        ready = self.ready if pending is None else [not pending[number] for number in self.number_of]
-        missing = [k for k, done in enumerate(ready) if not done]
+        missing = [k for k, done in enumerate(self.ready) if not done]
         self._reset()
         return RuntimeError(UNFINISHED.format(
             rank=dist.get_rank(self.group), names=", ".join(self.names[k] for k in missing), numbers=" ".join(map(str, missing))
@@ -150,7 +184,7 @@ class Reducer:
         self.begin_handles = []
 
     def _begin_at_output(self, grad: Tensor) -> None:
-        if self.expects and not self.ends:
+        if self.expects and not self.ends and not is_compiling():
             self._begin()
 
     def _begin(self) -> None:
@@ -191,42 +225,84 @@ class Reducer:
             self._send_full()
         advance()
 
+    # -- a backward in captured code --
+
     def _arrived_in_capture(self, k: int) -> None:
         """As `arrived`, as a part of a program: the same messages, since other ranks may run the same step plainly.
 
-        What is known when the program is made is counted then; the last gradient of all waits for the sums.
+        What is known when the program is made is counted then: which gradients come, and how often.
         """
-        if not (self.rebuilt and self.is_plain) or self.find_unused or self.static or self.hook is not None:
-            graph_break()
-        if self.captured is None:
-            self.captured, self.started = ([len(bucket.numbers) for bucket in self.buckets], []), True
-        pending, sent = self.captured
-        pending[self.number_of[k]] -= 1
-        scale = 1.0 / self.divisor
-        while len(sent) < len(pending) and pending[len(sent)] == 0:
-            grads = [p._grad.detach().reshape(-1) for p in self.buckets[len(sent)].parameters]  # type: ignore[union-attr]
-            flat = _torch["cat"](grads) * scale
-            sent.append((flat, dist.all_reduce(flat, group=self.group, async_op=True)))
-        if len(sent) < len(pending):
+        state = notes().get(self.number)
+        if state is None:
+            state = notes()[self.number] = self._begin_in_capture()
+        state.counts[k] += 1
+        if self.static and state.counts[k] < self.times[k]:
             return
-        for bucket, (flat, work) in zip(self.buckets, sent):
-            work.wait()
-            self._hand_out_in_capture(bucket, flat)
-        self.captured = None
-        self.started = self.expects = False
+        if state.ready[k]:
+            graph_break()  # which is an error
+        state.ready[k] = True
+        state.pending[self.number_of[k]] -= 1
+        self._send_in_capture(state)
+        if 0 < len(state.sent) < len(self.buckets) and not self.goes_on:
+            advanced(self.parameters[k]._grad._array)  # type: ignore[union-attr]
 
-    def _hand_out_in_capture(self, bucket: Bucket, flat: Tensor) -> None:
+    def _begin_in_capture(self) -> _InCapture:
+        if not (self.rebuilt and self.is_plain) or not accumulates_all():
+            graph_break()
+        state = _InCapture([len(bucket.numbers) for bucket in self.buckets], len(self.parameters))
+        comes: Sequence[Any] = self.times
+        if self.find_unused:
+            comes = will_run(self.parameters)
+        for k, some in enumerate(comes):
+            if not some:
+                if self.parameters[k]._grad is None:
+                    graph_break()  # whether there will be one depends on other ranks
+                state.ready[k] = True
+                state.pending[self.number_of[k]] -= 1
+        queue_callback(lambda: self._end_in_capture(state))
+        return state
+
+    def _send_in_capture(self, state: _InCapture) -> None:
+        pending, sent = state.pending, state.sent
+        while len(sent) < len(pending) and pending[len(sent)] == 0:
+            bucket = self.buckets[len(sent)]
+            grads = [p._grad.detach().reshape(-1) for p in bucket.parameters]  # type: ignore[union-attr]
+            flat = _torch["cat"](grads)
+            if self.hook is None:
+                flat = flat * (1.0 / self.divisor)
+                sent.append((flat, captured_in_place(flat, self.group, bucket.place)))
+            else:
+                given = GradBucket(bucket, len(sent), len(sent) + 1 == len(pending), flat)
+                sent.append((None, self.hook(self.hook_state, given)))
+
+    def _end_in_capture(self, state: _InCapture) -> None:
+        if len(state.sent) < len(self.buckets):
+            graph_break()  # what has not come is found out, or is an error
+        used = None
+        if self.find_unused or not all(self.times):
+            used = _torch["tensor"]([min(n, 1) for n in state.counts], dtype=dtypes.int64)
+            dist.all_reduce(used, group=self.group)
+        for bucket, (flat, work) in zip(self.buckets, state.sent):
+            result = work.wait()
+            self._hand_out_in_capture(bucket, result if flat is None else flat, state, used)
+        self.expects = False
+
+    def _hand_out_in_capture(self, bucket: Bucket, flat: Tensor, state: _InCapture, used: Tensor | None) -> None:
         start = 0
         with no_grad():
-            for parameter, part in zip(bucket.parameters, bucket.views):
+            for k, parameter, part in zip(bucket.numbers, bucket.parameters, bucket.views):
                 stop = start + parameter._array.size
                 average = flat[start:stop].view(parameter._array.shape)
+                start = stop
+                if not state.counts[k]:  # on no rank: its gradient stays what it was
+                    average = _torch["where"](used[k] > 0, average, parameter._grad)  # type: ignore[index]
                 if self.as_views:
                     part.copy_(average)
                     parameter.grad = part
                 else:
                     parameter._grad.detach().copy_(average)  # type: ignore[union-attr]
-                start = stop
+
+    # -- what both do --
 
     def _mark(self, k: int) -> None:
         """Put a parameter's gradient, or zeros where it has none, into its bucket."""
@@ -279,7 +355,7 @@ class Reducer:
     def _finish(self) -> None:
         self._reset()
         self.finished += 1
-        if not (self.rebuilt or self.find_unused):
+        if not self.rebuilt:
             self._rebuild()
 
     def _used_anywhere(self) -> list[int] | None:

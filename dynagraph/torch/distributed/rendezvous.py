@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import itertools
 import json
 import os
@@ -19,6 +20,9 @@ import time
 import urllib.parse
 from typing import Any
 
+import numpy as np
+
+from dynagraph.torch.distributed import common_memory
 from dynagraph.torch.distributed.engines import DistNetworkError, DistStoreError, Engine
 from dynagraph.torch.distributed.mesh import Mesh
 from dynagraph.torch.distributed.sockets import SocketEngine
@@ -26,6 +30,7 @@ from dynagraph.torch.distributed.stores import FileStore, PrefixStore, Store, TC
 
 _HELLO = struct.Struct("<32sQ")  # the token, and the rank
 _PAUSE = 0.01
+_LONGEST = 512  # bytes of what processes tell all others
 _worlds = itertools.count()  # all processes count alike: the names in a store that serves several worlds
 
 
@@ -103,7 +108,21 @@ def joined(method: str | None, store: Store | None, rank: int, size: int, timeou
         mesh.wait_for(meeting.handle, until - time.monotonic())
         if not meeting.Test():
             raise DistStoreError(f"rank {rank}: other ranks did not come to the end of init_process_group within its timeout")
+        engine.share_memory(functools.partial(_told, engine, until))
         return engine
+
+
+def _told(engine: SocketEngine, until: float, text: str) -> list[str]:
+    """What all processes say; all of them call it."""
+    own = np.zeros(_LONGEST, np.uint8)
+    encoded = np.frombuffer(text.encode()[:_LONGEST], np.uint8)
+    own[: encoded.size] = encoded
+    every = np.empty((engine.size, _LONGEST), np.uint8)
+    running = engine.all_gather(own, every)
+    engine.mesh.wait_for(running.handle, until - time.monotonic())
+    if not running.Test():
+        raise DistStoreError(f"rank {engine.rank}: other ranks did not come to the end of init_process_group within its timeout")
+    return [bytes(row).rstrip(b"\0").decode(errors="replace") for row in every]
 
 
 def _own_address(store: Store) -> str:
@@ -118,18 +137,8 @@ def _own_address(store: Store) -> str:
         return "127.0.0.1"
 
 
-def _machine() -> str:
-    """What processes have in common that reach each other by local sockets."""
-    parts = [socket.gethostname()]
-    with contextlib.suppress(OSError):
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            parts.append(file.read().strip())
-        parts.append(str(os.stat("/proc/self/ns/net").st_ino))
-    return "/".join(parts)
-
-
 def _connected(store: Store, address: str, rank: int, size: int, until: float) -> Mesh:
-    machine = _machine()
+    machine = common_memory.machine()
     with contextlib.ExitStack() as held:
         listening: list[socket.socket] = [held.enter_context(socket.create_server((address, 0), backlog=size))]
         about = {"machine": machine, "address": list(listening[0].getsockname()[:2])}

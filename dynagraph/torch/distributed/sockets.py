@@ -1,7 +1,8 @@
 """The engine of processes that no MPI has started: collectives over the sockets of a `Mesh`.
 
 Each collective is a generator that gives what it waits for (`mesh.Task`).  Large arrays go around a ring in blocks, several of
-which are on their way at once; small ones go along trees, or from each to each.
+which are on their way at once; small ones go along trees, or from each to each.  Processes of one machine reduce large arrays in
+memory that they have in common (`common_memory.py`), and send each other where the arrays are.
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from dynagraph.torch.distributed.common_memory import BLOCK, BLOCKS, Blocks, Room, met, summed
 from dynagraph.torch.distributed.engines import DistNetworkError, Engine
-from dynagraph.torch.distributed.mesh import Handle, Key, Mesh, MisfitError, Receive
+from dynagraph.torch.distributed.mesh import Handle, Key, Mesh, MisfitError, Receive, Steps
 
 _SMALL = 1 << 14  # bytes that are summed up by all processes rather than in a ring
 _FEW = 8  # processes that send small arrays to each other
@@ -35,12 +38,11 @@ def _into(function: np.ufunc) -> Callable[[Any, Any], None]:
     return combine
 
 
-_OPS = {
-    name: _into(function) for name, function in (
-        ("SUM", np.add), ("PRODUCT", np.multiply), ("MIN", np.minimum), ("MAX", np.maximum), ("BAND", np.bitwise_and),
-        ("BOR", np.bitwise_or), ("BXOR", np.bitwise_xor),
-    )
+_UFUNCS = {
+    "SUM": np.add, "PRODUCT": np.multiply, "MIN": np.minimum, "MAX": np.maximum, "BAND": np.bitwise_and, "BOR": np.bitwise_or,
+    "BXOR": np.bitwise_xor,
 }  # fmt: skip
+_OPS = {name: _into(ufunc) for name, ufunc in _UFUNCS.items()}
 
 
 class Running:
@@ -101,10 +103,15 @@ class SocketEngine(Engine):
         self.number = int.from_bytes(hashlib.blake2b(self.name.encode(), digest_size=7).digest(), "little")
         self.started = 0  # collectives
         self.parts: dict[tuple[int, ...], int] = {}  # how many groups of some of the processes there were
+        self.rooms: weakref.WeakSet[Room] = weakref.WeakSet()  # in which arrays of all its processes may lie
+        self.block: int | None = None  # of common memory, for one collective at a time
+        self.turn = Handle()  # ends when the last collective so far that uses common memory has ended
+        self.turn.end()
+        self._take_block()
 
     # -- what collectives are made of --
 
-    def _start(self, operation: Callable[..., Iterator[Handle]], *arguments: Any) -> Running:
+    def _start(self, operation: Callable[..., Steps], *arguments: Any) -> Running:
         self.started += 1
         key = Key(self.number, self.started, 0)
         return Running(self.mesh, self.mesh.run(operation(key, *arguments), self.ranks, key))
@@ -115,7 +122,7 @@ class SocketEngine(Engine):
     def _receive(self, origin: int, key: Key, part: int, content: memoryview) -> Handle:
         return self.mesh.receive(key._replace(part=part), content, (self.ranks[origin % self.size],))
 
-    def _several(self, blocks: Iterator[Iterator[Handle]], key: Key) -> Iterator[Handle]:
+    def _several(self, blocks: Iterator[Steps], key: Key) -> Steps:
         """Parts of a collective, some of them at once."""
         running: deque[Handle] = deque()
         for block in blocks:
@@ -131,11 +138,13 @@ class SocketEngine(Engine):
 
     def all_reduce(self, buffer: Any, op: str) -> Running:
         flat = buffer.reshape(-1)
+        if flat.nbytes > _SMALL and self._has_common_memory():
+            return self._start(self._in_common_memory, flat, op)
         if flat.nbytes > _SMALL:
             return self._start(self._around, flat, _OPS[op])
         return self._start(self._each_to_each if self.size <= _FEW else self._up_and_down, flat, _OPS[op])
 
-    def _each_to_each(self, key: Key, flat: Any, op: Any) -> Iterator[Handle]:
+    def _each_to_each(self, key: Key, flat: Any, op: Any) -> Steps:
         """All processes reduce all arrays, in the order of ranks."""
         every = np.empty((self.size, flat.size), flat.dtype)
         every[self.rank] = flat
@@ -147,18 +156,18 @@ class SocketEngine(Engine):
         for row in every[1:]:
             op(flat, row)
 
-    def _up_and_down(self, key: Key, flat: Any, op: Any) -> Iterator[Handle]:
+    def _up_and_down(self, key: Key, flat: Any, op: Any) -> Steps:
         yield from self._up(key, flat, op, 0, 0)
         yield from self._down(key, _bytes(flat), 0, 1)
 
-    def _around(self, key: Key, flat: Any, op: Any) -> Iterator[Handle]:
+    def _around(self, key: Key, flat: Any, op: Any) -> Steps:
         """A ring for each block; in all processes a part's sum is that of one process."""
         length = max(1, _SEGMENT * self.size // flat.itemsize)
         starts = range(0, flat.size, length)
-        blocks = (self._ring(key, n, flat[k : k + length], op) for n, k in enumerate(starts))
+        blocks = (self._ring(key, n, flat[k : k + length], op) for n, k in enumerate(starts, 1))
         yield from self._several(blocks, key)
 
-    def _ring(self, key: Key, number: int, flat: Any, op: Any) -> Iterator[Handle]:
+    def _ring(self, key: Key, number: int, flat: Any, op: Any) -> Steps:
         size, rank = self.size, self.rank
         first = number * 2 * size  # of the numbers of its messages
         parts = [flat[cut] for cut in _cuts(flat.size, size)]
@@ -171,7 +180,7 @@ class SocketEngine(Engine):
             yield self._send(rank + 1, key, first + size + k, _bytes(parts[(rank + 1 - k) % size]))
         yield whole[-1]
 
-    def _sums(self, key: Key, first: int, parts: list[Any], op: Any) -> Iterator[Handle]:
+    def _sums(self, key: Key, first: int, parts: list[Any], op: Any) -> Steps:
         """The half of a ring at whose end each process has the sum of one part, that of the next process."""
         size, rank = self.size, self.rank
         rooms = [np.empty_like(parts[0], shape=max(p.size for p in parts)) for _ in range(min(2, size - 1))]
@@ -189,17 +198,75 @@ class SocketEngine(Engine):
             op(part, mine)
             yield sent
 
+    def _has_common_memory(self) -> bool:
+        """Whether all processes are on one machine: all of them know it."""
+        blocks = self.mesh.blocks
+        return blocks is not None and all(rank in blocks.room.rows for rank in self.ranks)
+
+    def share_memory(self, tell: Callable[[str], list[str]]) -> None:
+        """Have memory in common with the processes of this machine.  All processes call it."""
+        room = met(tell, self.ranks, self.mesh.rank, BLOCK * BLOCKS)
+        if room is not None:
+            self.mesh.blocks = Blocks(room)
+            self._take_block()
+
+    def _take_block(self) -> None:
+        if self._has_common_memory():
+            assert self.mesh.blocks is not None
+            self.block = self.mesh.blocks.take()
+
+    def room(self, tell: Callable[[str], list[str]], nbytes: int) -> Room | None:
+        if not self._has_common_memory():
+            return None
+        room = met(tell, self.ranks, self.mesh.rank, nbytes)
+        if room is not None:
+            self.rooms.add(room)
+        return room
+
+    def _in_common_memory(self, key: Key, flat: Any, op: str) -> Steps:
+        before, mine = self.turn, Handle()
+        self.turn = mine
+        try:
+            if not before.done:
+                yield before
+            room = next((room for room in self.rooms if room.offset_of(flat) is not None), None)
+            yield from summed(
+                self.mesh.blocks, self.block, self.ranks, self.rank, flat, _UFUNCS[op], self._exchange_of(key), room,
+                lambda: self._around(key, flat, _OPS[op]), self._check_bytes,
+            )  # fmt: skip
+        finally:
+            mine.end()
+
+    def _exchange_of(self, key: Key) -> Callable[[np.ndarray, np.ndarray], Steps]:
+        """What tells all processes a few words, in a collective."""
+        rounds = itertools.count()
+
+        def exchange(told: np.ndarray, every: np.ndarray) -> Steps:
+            first = next(rounds) * self.size  # of the numbers of its messages
+            every[self.rank] = told
+            others = [k for k in range(self.size) if k != self.rank]
+            waits = [self._receive(k, key, first + k, _bytes(every[k])) for k in others]
+            waits += [self._send(k, key, first + self.rank, _bytes(every[self.rank])) for k in others]
+            yield from waits
+
+        return exchange
+
+    def _check_bytes(self, sizes: np.ndarray) -> None:
+        for k, size in enumerate(sizes.tolist()):
+            if size != sizes[self.rank]:
+                raise MisfitError(f"rank {self.ranks[k]} has given {size} bytes where {sizes[self.rank]} are expected")
+
     def reduce(self, buffer: Any, op: str, root: int) -> Running:
         return self._start(self._reduced, buffer.reshape(-1), _OPS[op], root)
 
-    def _reduced(self, key: Key, flat: Any, op: Any, root: int) -> Iterator[Handle]:
+    def _reduced(self, key: Key, flat: Any, op: Any, root: int) -> Steps:
         if self.rank != root:
             flat = flat.copy()
         length = max(1, _SEGMENT // flat.itemsize)
         starts = range(0, flat.size, length)
         yield from self._several((self._up(key, flat[k : k + length], op, root, n) for n, k in enumerate(starts)), key)
 
-    def _up(self, key: Key, flat: Any, op: Any, root: int, part: int) -> Iterator[Handle]:
+    def _up(self, key: Key, flat: Any, op: Any, root: int, part: int) -> Steps:
         """Sums along a binomial tree."""
         place = (self.rank - root) % self.size
         room = None
@@ -217,7 +284,7 @@ class SocketEngine(Engine):
     def reduce_scatter(self, source: Any, target: Any, op: str) -> Running:
         return self._start(self._scattered, source.reshape(self.size, -1), target.reshape(-1), _OPS[op])
 
-    def _scattered(self, key: Key, source: Any, target: Any, op: Any) -> Iterator[Handle]:
+    def _scattered(self, key: Key, source: Any, target: Any, op: Any) -> Steps:
         length = max(1, _SEGMENT // target.itemsize)
         starts = range(0, target.size, length)
         blocks = (
@@ -225,7 +292,7 @@ class SocketEngine(Engine):
         )
         yield from self._several(blocks, key)
 
-    def _block(self, key: Key, first: int, source: Any, target: Any, op: Any) -> Iterator[Handle]:
+    def _block(self, key: Key, first: int, source: Any, target: Any, op: Any) -> Steps:
         rows = [np.array(source[(k - 1) % self.size]) for k in range(self.size)]  # the ring ends at the part of the next one
         yield from self._sums(key, first, rows, op)
         target[...] = rows[(self.rank + 1) % self.size]
@@ -235,10 +302,10 @@ class SocketEngine(Engine):
     def broadcast(self, buffer: Any, root: int) -> Running:
         return self._start(self._broadcast, buffer, root)
 
-    def _broadcast(self, key: Key, buffer: Any, root: int) -> Iterator[Handle]:
+    def _broadcast(self, key: Key, buffer: Any, root: int) -> Steps:
         yield from self._several((self._down(key, part, root, k) for k, part in enumerate(_segments(buffer))), key)
 
-    def _down(self, key: Key, content: memoryview, root: int, part: int) -> Iterator[Handle]:
+    def _down(self, key: Key, content: memoryview, root: int, part: int) -> Steps:
         """From the root to all, along a binomial tree."""
         place = (self.rank - root) % self.size
         step = 1
@@ -256,12 +323,12 @@ class SocketEngine(Engine):
     def all_gather(self, source: Any, target: Any) -> Running:
         return self._start(self._all_gathered, source, target.reshape(self.size, -1))
 
-    def _all_gathered(self, key: Key, source: Any, target: Any) -> Iterator[Handle]:
+    def _all_gathered(self, key: Key, source: Any, target: Any) -> Steps:
         target[self.rank] = source.reshape(-1)
         rows = [_segments(row) for row in target]
         yield from self._several((self._passed(key, n * self.size, [r[n] for r in rows]) for n in range(len(rows[0]))), key)
 
-    def _passed(self, key: Key, first: int, parts: list[memoryview]) -> Iterator[Handle]:
+    def _passed(self, key: Key, first: int, parts: list[memoryview]) -> Steps:
         """A ring in which each passes on what came."""
         size, rank = self.size, self.rank
         coming = [self._receive(rank - 1, key, first + k, parts[(rank - 1 - k) % size]) for k in range(size - 1)]
@@ -273,7 +340,7 @@ class SocketEngine(Engine):
     def gather(self, source: Any, target: Any | None, root: int) -> Running:
         return self._start(self._gathered, source, target, root)
 
-    def _gathered(self, key: Key, source: Any, target: Any | None, root: int) -> Iterator[Handle]:
+    def _gathered(self, key: Key, source: Any, target: Any | None, root: int) -> Steps:
         if target is None:
             yield self._send(root, key, 0, _bytes(source))
             return
@@ -284,7 +351,7 @@ class SocketEngine(Engine):
     def scatter(self, source: Any | None, target: Any, root: int) -> Running:
         return self._start(self._dealt, source, target, root)
 
-    def _dealt(self, key: Key, source: Any | None, target: Any, root: int) -> Iterator[Handle]:
+    def _dealt(self, key: Key, source: Any | None, target: Any, root: int) -> Steps:
         if source is None:
             yield self._receive(root, key, 0, _bytes(target))
             return
@@ -297,7 +364,7 @@ class SocketEngine(Engine):
         inward = np.split(target.reshape(-1), np.cumsum(target_counts)[:-1])
         return self._start(self._exchanged, outward, inward)
 
-    def _exchanged(self, key: Key, outward: list[Any], inward: list[Any]) -> Iterator[Handle]:
+    def _exchanged(self, key: Key, outward: list[Any], inward: list[Any]) -> Steps:
         inward[self.rank][...] = outward[self.rank]
         far = [(self.rank + k) % self.size for k in range(1, self.size)]  # each process begins with another
         coming = [self._receive(k, key, 0, _bytes(inward[k])) for k in far]
@@ -307,7 +374,7 @@ class SocketEngine(Engine):
     def barrier(self) -> Running:
         return self._start(self._met)
 
-    def _met(self, key: Key) -> Iterator[Handle]:
+    def _met(self, key: Key) -> Steps:
         """In each round a process hears of twice as many."""
         step, nothing = 1, memoryview(bytearray())
         while step < self.size:
@@ -342,6 +409,9 @@ class SocketEngine(Engine):
         os._exit(status)
 
     def close(self) -> None:
+        if self.block is not None and self.mesh.blocks is not None:
+            self.mesh.blocks.give_back(self.block)
+            self.block = None
         self.mesh.users -= 1
         if not self.mesh.users:
             self.mesh.leave()

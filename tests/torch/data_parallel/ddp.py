@@ -238,29 +238,105 @@ def hooks_of_communication() -> None:
     raises(TypeError, "must be callable", lambda: ddp.register_comm_hook(None, 3))
 
 
+SMALL = {"bucket_cap_mb": 0.0005}  # three buckets
+COMPILED: list[tuple[dict[str, Any], Any, float, int]] = [  # options, hook, distance from one process, messages of a step
+    ({}, None, 1e-12, 1),
+    ({**SMALL, "gradient_as_bucket_view": True}, None, 1e-12, 3),
+    ({**SMALL, "find_unused_parameters": True}, None, 1e-12, 3),  # two buckets, and who has used what
+    ({**SMALL, "static_graph": True}, None, 1e-12, 3),
+    (SMALL, default_hooks.fp16_compress_wrapper(default_hooks.allreduce_hook), 5e-2, 3),
+    ({}, default_hooks.bf16_compress_hook, 0.2, 1),
+]  # fmt: skip
+
+
+def sgd(parameters: Any) -> Any:
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
+def stepping(ddp: Any, optimizer: Any) -> Any:
+    def step(x: Any, y: Any) -> Any:
+        optimizer.zero_grad()
+        loss = loss_of(ddp, x, y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
 def compiled_steps() -> None:
-    expected = alone()
-    for options in ({"bucket_cap_mb": 0.0005, "gradient_as_bucket_view": True}, {"find_unused_parameters": True}):
+    """Forward, backward with the averages, and the optimizer are one program."""
+    expected = model()
+    train(expected, sgd(expected.parameters()), data())
+    for options, hook, limit, messages in COMPILED:
         module = model()
-        ddp = DistributedDataParallel(module, **options)  # type: ignore[arg-type]
-        optimizer = adam(ddp.parameters())
-
-        def step(x: Any, y: Any, ddp: Any = ddp, optimizer: Any = optimizer) -> Any:
-            optimizer.zero_grad()
-            loss = loss_of(ddp, x, y)
-            loss.backward()
-            optimizer.step()
-            return loss
-
+        ddp = DistributedDataParallel(module, **options)
+        if hook is not None:
+            ddp.register_comm_hook(None, hook)
+        step = stepping(ddp, sgd(ddp.parameters()))
         compiled = dg.compile(step, mode="max")
         for k, (x, y) in enumerate(mine(data())):
             if k == 12 and dist.get_rank() == 0:  # other ranks' programs send what a plain step does
                 step(x, y)
             else:
                 compiled(x, y)
-        assert distance(module, expected) < 1e-12, options
-        if "bucket_cap_mb" in options:  # one program up to the averages, another one for the optimizer
-            assert str(compiled.last_graph).count("effect_call(") == 2 * 3, compiled.last_graph
+        assert distance(module, expected) < limit, (options, hook, distance(module, expected))
+        graph = str(compiled.last_graph)
+        sent = sum(graph.count(f"call={name}(") for name in ("started", "started_in", "exchanged"))
+        assert sent == messages, (options, hook, sent)
+        assert "_params_0__array" in graph.splitlines()[-1], (options, hook)
+
+
+def compiled_steps_with_unused_parameters() -> None:
+    """Rank 0 uses branch 0, others branch 1, nobody branch 2: what a rank has not used, others may have."""
+    rank = dist.get_rank()
+    plain, module = Branches(), Branches()
+    steps = []
+    for each in (plain, module):
+        ddp = DistributedDataParallel(each, find_unused_parameters=True, bucket_cap_mb=1e-5)
+        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+
+        def step(x: Any, which: int, ddp: Any = ddp, optimizer: Any = optimizer) -> None:
+            optimizer.zero_grad(set_to_none=False)
+            ddp(x, which).square().sum().backward()
+            optimizer.step()
+
+        steps.append(step)
+    compiled = dg.compile(steps[1], mode="max")
+    for turn in range(6):
+        x = torch.arange(8.0).reshape(2, 4) / 8 + rank + turn / 10
+        which = 2 if turn == 1 else min(rank, 1)  # so that all have gradients from then on
+        steps[0](x, which), compiled(x, which)
+        for a, b in zip(plain.parameters(), module.parameters()):
+            assert torch.allclose(a, b, atol=1e-6) and (a.grad is None) == (b.grad is None), turn
+            assert a.grad is None or torch.allclose(a.grad, b.grad, atol=1e-6), turn
+    graph = str(compiled.last_graph)
+    assert "where" in graph and graph.count("call=started_in(") == len(ddp.reducer.buckets), graph
+
+
+def hooks_that_break_programs() -> None:
+    """At the second bucket, when the first one would have been sent: nothing is sent twice."""
+
+    def hook(state: Any, bucket: Any) -> Any:
+        if bucket.index() == 1:
+            dg.graph_break()
+        return default_hooks.allreduce_hook(None, bucket)
+
+    world: Any = dist.distributed_c10d._get_default_group()
+    expected, sent = model(), []
+    train(expected, sgd(expected.parameters()), data())
+    for compiles in (False, True):
+        module = model()
+        ddp = DistributedDataParallel(module, **SMALL)  # type: ignore[arg-type]
+        ddp.register_comm_hook(None, hook)
+        step = stepping(ddp, sgd(ddp.parameters()))
+        step = dg.compile(step, mode="max") if compiles else step
+        begin = world._started
+        for x, y in mine(data()):
+            step(x, y)
+        sent.append(world._started - begin)
+        assert distance(module, expected) < 1e-12
+    assert sent[0] == sent[1] >= 60, sent
 
 
 def what_does_not_fit() -> None:
@@ -277,5 +353,6 @@ def what_does_not_fit() -> None:
 CHECKS = [
     equals_one_process, buckets_follow_the_order_of_arrival, gradients_add_up_in_no_sync, unused_parameters_are_named,
     unused_parameters_are_found, inputs_may_be_uneven, uneven_inputs_with_divided_optimizer,
-    buffers_are_those_of_the_first_rank, batch_norm_over_ranks, hooks_of_communication, compiled_steps, what_does_not_fit,
+    buffers_are_those_of_the_first_rank, batch_norm_over_ranks, hooks_of_communication, compiled_steps,
+    compiled_steps_with_unused_parameters, hooks_that_break_programs, what_does_not_fit,
 ]  # fmt: skip

@@ -17,7 +17,8 @@ import pytest
 from dynagraph import torch
 from dynagraph.torch import distributed as dist
 from dynagraph.torch import multiprocessing as mp
-from dynagraph.torch.distributed import mesh, rendezvous
+from dynagraph.torch.distributed import common_memory, mesh, rendezvous
+from dynagraph.torch.distributed.common_memory import Blocks, Room
 from dynagraph.torch.distributed.engines import DistNetworkError
 from dynagraph.torch.distributed.mesh import Mesh, MisfitError
 from dynagraph.torch.distributed.sockets import SocketEngine
@@ -44,6 +45,96 @@ def engines(request: pytest.FixtureRequest) -> Iterator[list[SocketEngine]]:
     yield made
     for engine in made:
         engine.close()
+
+
+def rows(count: int, nbytes: int) -> dict[int, np.ndarray]:
+    return {rank: np.zeros(nbytes, np.uint8) for rank in range(count)}
+
+
+@pytest.fixture(params=[2, 3, 5])
+def neighbours(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[SocketEngine]]:
+    """Engines of ranks that have memory in common, with small blocks."""
+    monkeypatch.setattr(common_memory, "BLOCK", 1 << 16)
+    made = engines_of(request.param)
+    memory = rows(request.param, 4 << 16)
+    for rank, engine in enumerate(made):
+        engine.mesh.blocks = Blocks(Room(7, memory, rank))
+        engine._take_block()
+    yield made
+    for engine in made:
+        engine.close()
+        assert engine.mesh.blocks is not None and len(engine.mesh.blocks.free) == 4
+
+
+def placed(engines: Sequence[SocketEngine], size: int) -> list[np.ndarray]:
+    """Arrays in a room of the engines', each at another place."""
+    memory, arrays = rows(len(engines), 8 * size + 1024), []
+    for rank, engine in enumerate(engines):
+        room = Room(11, memory, rank)
+        engine.rooms.add(room)
+        engine.kept = room  # type: ignore[attr-defined]
+        arrays.append(memory[rank][64 * rank :][: 4 * size].view(np.float32))
+        arrays[-1][...] = given(len(engines), size)[rank]
+    return arrays
+
+
+@pytest.mark.parametrize("size", [5000, 16384, 70_001])
+@pytest.mark.parametrize("where", ["blocks", "room", "some in a room", "a rank without a block"])
+def test_sums_in_common_memory(neighbours: list[SocketEngine], where: str, size: int) -> None:
+    count = len(neighbours)
+    total = np.minimum.reduce(given(count, size)), np.add.reduce(given(count, size))
+    for op, expected in zip(("MIN", "SUM"), total):
+        arrays = given(count, size) if where in ("blocks", "a rank without a block") else placed(neighbours, size)
+        if where == "some in a room":
+            arrays[1] = arrays[1].copy()
+        if where == "a rank without a block" and neighbours[1].block is not None:
+            neighbours[1].mesh.blocks.give_back(neighbours[1].block)  # type: ignore[union-attr]
+            neighbours[1].block = None
+        others = given(count, 20_000)  # begins before the first one has ended
+        requests = [e.all_reduce(x, op) for e, x in zip(neighbours, arrays)]
+        requests += [e.all_reduce(x, "SUM") for e, x in zip(neighbours, others)]
+        end(requests)
+        assert all(np.array_equal(x, expected) for x in arrays)
+        assert all(np.array_equal(x, sum(given(count, 20_000))) for x in others)
+
+
+def test_misfits_and_losses_in_common_memory(neighbours: list[SocketEngine]) -> None:
+    requests = [e.all_reduce(np.ones(9000 + e.rank), "SUM") for e in neighbours]
+    later = [e.all_reduce(np.ones(9000), "SUM") for e in neighbours]
+    for request in requests:
+        with pytest.raises(MisfitError, match=r"rank \d has given \d+ bytes where \d+ are expected"):
+            end([request])
+    end(later)  # what failed before holds nothing up
+    waiting = [e.all_reduce(np.ones(9000), "SUM") for e in neighbours[:-1]]
+    for peer in neighbours[-1].mesh.peers.values():
+        peer.socket.close()  # as the system does for a process that is killed
+    for request in waiting:
+        with pytest.raises(DistNetworkError, match="was killed, or its connection is broken"):
+            end([request])
+
+
+def share_nothing_by_name(rank: int, method: str) -> None:
+    dist.init_process_group("gloo", method, rank=rank, world_size=2)
+    engine = dist.distributed_c10d._get_default_group()._engine
+    assert engine.mesh.blocks is not None and len(engine.mesh.blocks.room.rows) == 2
+    for size in (10**5, 10**6 + 1):
+        x = torch.full((size,), rank + 1.0)
+        dist.all_reduce(x)
+        assert bool((x == 3).all())
+    with open("/proc/self/maps") as file:
+        (line,) = [line for line in file if "memfd:dynagraph" in line]
+    assert "(deleted)" in line
+    pair = dist.new_group([0, 1])
+    assert pair._engine.block is not None and pair._engine.block != engine.block
+    halves = torch.full((10**5,), rank + 1.0, dtype=torch.bfloat16)
+    dist.all_reduce(halves, group=pair)
+    assert bool((halves == 3).all())
+    dist.destroy_process_group()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="common memory is found by /proc")
+def test_ranks_of_one_machine_have_common_memory() -> None:
+    mp.spawn(share_nothing_by_name, (f"tcp://127.0.0.1:{free_port()}",), 2)
 
 
 def given(count: int, size: int) -> list[np.ndarray]:
