@@ -83,6 +83,8 @@ def run(
     seeds_batches, passes = init is None and not compatible, 0
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that iterates, which ends this one
+    with contextlib.suppress(AttributeError, OSError):  # a worker that wakes up does not interrupt who computes with its batches
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     config.threads = 1
     seed = base_seed + worker
     random.seed(seed)
