@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.torch.optim.cases import STEPS, Case, parameters
+from tests.torch.optim.cases import OPTIMIZERS, STEPS, Case, name_of, parameters
 
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 SHOWN = (0, 1, 2, 9, 10, 11, 20, 29, 30, 31, STEPS - 1)  # steps after which parameters are compared
@@ -26,7 +26,7 @@ class Training:
     def __init__(self, torch: Any, case: Case, dtype: str, wrap: Wrap):
         self.torch, (self.name, self.options), self.dtype = torch, case, dtype
         self.params, self.targets = parameters(torch, self.name, dtype)
-        self.wrap, self.steps_of_compiled = wrap, 0
+        self.wrap = wrap
         self.make_optimizer(self.params)
         self.seen: list[list[np.ndarray]] = []
         self.makes = [True] * len(self.params)  # which parameters have gradients
@@ -322,3 +322,44 @@ def outcome(torch: Any, case: Case, scenario: str, dtype: str = "float64", wrap:
         except (TypeError, ValueError, RuntimeError, AssertionError, KeyError, AttributeError) as error:
             return type(error).__name__, str(error)
     return training.seen, training.states()
+
+
+def cases_of_scenarios() -> list[tuple[Case, str]]:
+    """All optimizers with all options in all scenarios, but for what only CUDA has in torch.
+
+    LBFGS of torch keeps a learning rate that is a tensor in its state as the last step's length, and so changes it afterwards.
+    """
+    pairs = [(case, name) for case in OPTIMIZERS for name in SCENARIOS if name != "capturable"]
+    return [(case, name) for case, name in pairs if (case[0], name) != ("LBFGS", "lr tensor")]
+
+
+def recorded_scenarios() -> list[tuple[Case, str]]:
+    """One of each optimizer in all scenarios."""
+    first = {case[0]: case for case in reversed(OPTIMIZERS)}
+    return [(case, name) for case, name in cases_of_scenarios() if first[case[0]] is case]
+
+
+def id_of(pair: tuple[Case, str]) -> str:
+    return f"{name_of(pair[0])}: {pair[1]}"
+
+
+def is_error(found: Outcome) -> bool:
+    return isinstance(found[0], str)
+
+
+def last_of(found: Outcome) -> np.ndarray:
+    """The parameters at the end as one row; NaN for errors."""
+    if is_error(found):
+        return np.array([np.nan])
+    return np.concatenate([np.ravel(p) for p in found[0][-1]])
+
+
+def check_same(got: Outcome, wanted: Outcome, tolerance: float, of_states: float) -> None:
+    if is_error(got) or is_error(wanted):
+        assert got == wanted
+        return
+    for some, others in zip(got[0], wanted[0], strict=True):
+        for a, b in zip(some, others, strict=True):
+            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+    for a, b in zip(got[1], wanted[1], strict=True):
+        np.testing.assert_allclose(a, b, rtol=of_states, atol=of_states)

@@ -23,6 +23,7 @@ from tests.torch.optim.cases import (
     schedule,
     tolerance_of,
 )
+from tests.torch.optim.scenarios import cases_of_scenarios, check_same, id_of, outcome
 
 torch = pytest.importorskip("torch")
 
@@ -44,6 +45,13 @@ def test_fifty_steps(case: Case, dtype: str) -> None:
         for name, value in state.items():
             if isinstance(value, torch.Tensor) and name != "t":  # a length, which is a float here
                 assert str(value.dtype) == str(got[k][name].dtype) and value.shape == tuple(got[k][name].shape), name
+
+
+@pytest.mark.sampled(60)
+@pytest.mark.parametrize("pair", cases_of_scenarios(), ids=id_of)
+def test_scenarios(pair: tuple[Case, str]) -> None:
+    tolerance = tolerance_of(pair[0], "float64")
+    check_same(outcome(own, *pair), outcome(torch, *pair), tolerance, max(tolerance, 5e-6))
 
 
 def converted(state: Any, given: Any, tensor: Any) -> Any:
