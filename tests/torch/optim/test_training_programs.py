@@ -181,7 +181,8 @@ PROGRAMS: dict[str, Callable[[], Made]] = {
     "bags of means": lambda: bags("mean", max_norm=1.0, padding_idx=2),
     "bags of maxima": lambda: bags("max"),
 }
-FEW = {"schedulers in turn": 6} | {f"{name} inside": 4 for name in ("one cycle", "cyclic", "milestones", "polynomial", "restarts")}  # programs: some epochs are numbers of the code's
+# programs: some epochs are numbers of the code's
+FEW = {"schedulers in turn": 6} | {f"{name} inside": 4 for name in ("one cycle", "cyclic", "milestones", "polynomial", "restarts")}
 
 
 @pytest.mark.sampled(4)
