@@ -92,6 +92,36 @@ def test_rates(case: Case) -> None:
         assert ours[1:] == theirs[1:]
 
 
+@pytest.mark.parametrize("name, in_tensors", [("SGD", True), ("Adam", False), ("Adam", True)])
+@pytest.mark.parametrize("case", SCHEDULERS, ids=name_of)
+def test_options_and_states_of_schedulers(case: Case, name: str, in_tensors: bool) -> None:
+    found = []
+    for library in (torch, own):
+        optimizer, scheduler = make_scheduler(library, case, name, in_tensors)
+        seen = []
+        for k in range(STEPS):
+            optimizer.step()
+            scheduler.step(*[1.0 + k % 7] if case[0] == "ReduceLROnPlateau" else [])
+            if k in (5, 17):  # what a user does
+                for group in optimizer.param_groups:
+                    group["lr"] = group["lr"] * 0.5
+            seen.append([[float(g["lr"]), g.get("momentum"), g.get("betas")] for g in optimizer.param_groups])
+            seen.append([float(rate) for rate in scheduler.get_last_lr()])
+        found.append((seen, numbers_of(scheduler.state_dict())))
+    assert found[0] == found[1]
+
+
+def numbers_of(state: Any) -> Any:
+    """A state dict whose tensors are numbers; functions by their kind."""
+    if isinstance(state, dict):
+        return {key: numbers_of(value) for key, value in state.items()}
+    if isinstance(state, (list, tuple)):
+        return [numbers_of(value) for value in state]
+    if isinstance(state, (torch.Tensor, own.Tensor)):
+        return float(state)
+    return "function" if callable(state) else state
+
+
 @pytest.mark.parametrize("case", [c for c in SCHEDULERS if c[0] != "ReduceLROnPlateau"], ids=name_of)
 def test_schedulers_go_on(case: Case) -> None:
     optimizer, scheduler = make_scheduler(own, case)
