@@ -213,3 +213,39 @@ def test_roots_of_negative_numbers_are_compared_as_python_compares_them() -> Non
     with pytest.raises(TypeError, match="not supported between instances of 'complex' and 'float'"):
         compiled(X, -1.0)
     assert compiled.stats.fallbacks == 0, compiled.stats.last_error
+
+
+INTEGERS: dict[str, tuple] = {  # functions of an integer that counts up, and the answers that decide: each is a program
+    "less than a fraction": (lambda x, n: x * 2 if n < 6.5 else -x, 2),
+    "at most a whole float": (lambda x, n: x * 2 if n <= 6.0 else -x, 2),
+    "greater than a float": (lambda x, n: x * 2 if n > 6.0 else -x, 2),
+    "a float at most": (lambda x, n: x * 2 if 6.25 <= n else -x, 2),  # noqa: SIM300
+    "equal to a whole float": (lambda x, n: x * 2 if n == 6.0 else -x, 2),
+    "other than a fraction": (lambda x, n: x * 2 if n != 6.5 else -x, 1),
+    "infinities": (lambda x, n: x * 2 if -math.inf < n <= math.inf and n != math.inf else -x, 1),
+    "not a number": (lambda x, n: x * 2 if n < math.nan or n == math.nan or n != math.nan else -x, 1),
+    "keys of a dict": (lambda x, n: x * {6: 2, 9: 3, "six": 4}[n] if n in {6: 2, 9: 3, "six": 4} else x * 2, 3),
+    "keys of a view": (lambda x, n: -x if n in {6: 2, 60: 3}.keys() else x * 2, 2),  # noqa: SIM118
+    "elements of a set": (lambda x, n: -x if n in {6, 9.0, 60} else x * 2, 3),
+    "floats of integers": (lambda x, n: x * float(n) + float(n / 3), 1),
+    "rounded integers": (lambda x, n: x * math.floor(n) / math.ceil(n) + math.trunc(n) + round(n), 1),
+    "rounded quotients": (lambda x, n: x * math.floor(n / 6) + int(n / 6) + math.ceil(n / 6) + round(n / 6), 8),
+}
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_programs_for_answers_about_integers_that_change(name: str) -> None:
+    plain, answers = INTEGERS[name]
+    compiled = dg.compile(plain, backend="reference")
+    for n in [*range(2, 14), 6, 9, 2]:
+        np.testing.assert_array_equal(compiled(X, n), plain(X, n))
+    assert compiled.stats.compiles <= 1 + answers and not compiled.stats.breaks and compiled.stats.fallbacks == 0
+
+
+def test_large_floats_and_dicts_ask_for_the_integer() -> None:
+    many = dict.fromkeys(range(0, 100, 7))
+    many.update(dict.fromkeys(range(200, 210)))
+    for plain in (lambda x, n: x * 2 if n < 1e300 else -x, lambda x, n: x * 2 if n in many else -x):
+        compiled = dg.compile(plain, backend="reference")
+        for n in range(2, 9):
+            np.testing.assert_array_equal(compiled(X, n), plain(X, n))

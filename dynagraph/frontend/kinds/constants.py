@@ -35,7 +35,7 @@ from dynagraph.frontend.kinds.classes import (
 from dynagraph.frontend.kinds.iterators import Items, Numbers
 from dynagraph.frontend.kinds.lookup import MISSING, generic_delete, generic_store, in_mro
 from dynagraph.frontend.kinds.lookup import generic_load as generic
-from dynagraph.frontend.kinds.numbers import arithmetic, makes_changing_float, of_floats
+from dynagraph.frontend.kinds.numbers import arithmetic, as_integer, beside_float, makes_changing_float, of_floats
 from dynagraph.frontend.kinds.slots import PURE, Slots, binary, items_of, known_number, plain, slots, type_of, unary
 from dynagraph.frontend.kinds.texts import text_of, texts_of
 from dynagraph.frontend.kinds.values import DELETED, Array, Const, Dict, HostArray, Iterator, Method, Object, Sequence, Set, Value
@@ -145,6 +145,7 @@ def pure(symbol: str, left: Any, right: Any) -> Any:
     union = symbol == "|" and _may_unite(left) and _may_unite(right)
     if not comparable and not union and not (isinstance(left, PURE) and isinstance(right, PURE)):
         refuse("UNSUPPORTED_VALUE", f"{left!r} {symbol} {right!r}")
+    left, right = beside_float(symbol, left, right)
     if symbol not in SAID_OF_SIZES or not all(isinstance(v, (int, SymInt)) for v in (left, right)):
         left, right = known_number(left), known_number(right)
     if symbol in ("**", "<<", "*") and type(left) is int and type(right) is int and right > 0:
@@ -386,7 +387,9 @@ def method_of_constant(frame: Frame, owner: Any, name: str, args: list[Any], kwa
 
 def pure_call(frame: Frame, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Value:
     """A function without side effects, on Python values."""
-    number = None if kwargs else of_floats(frame.ex, function, args)
+    number: Value | None = None if kwargs else of_floats(frame.ex, function, args)
+    if number is None and not kwargs and len(args) == 1:
+        number = as_integer(frame.ex, function, frame.ex.resolve(args[0]))
     if number is not None:
         return number
     given = [_plain_argument(frame, a) for a in args]

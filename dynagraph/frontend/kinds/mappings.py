@@ -19,7 +19,9 @@ from dynagraph.frontend.kinds.iterators import Entries, found_in
 from dynagraph.frontend.kinds.lookup import MISSING, call_special, in_mro
 from dynagraph.frontend.kinds.sets import of_sets
 from dynagraph.frontend.kinds.slots import (
+    FEW_KEYS,
     Slots,
+    is_none_of,
     items_of,
     key_of,
     known_number,
@@ -76,7 +78,7 @@ class DictSlots(ContainerSlots):
         return _operator_of_dicts(frame, symbol, left, right) if both else NotImplemented
 
     def contains(self, frame: Frame, value: Dict, item: Any) -> bool:
-        return has_key(frame, value, key_of(frame, item))
+        return not is_none_of_keys(frame, value, item) and has_key(frame, value, key_of(frame, item))
 
     def item(self, frame: Frame, value: Dict, key: Any) -> Value:
         return dict_value(frame, value, key)
@@ -150,6 +152,12 @@ def runs_code(key: Any) -> bool:
     if isinstance(key, (tuple, frozenset)) and type(key) in (tuple, frozenset):
         return any(map(runs_code, key))
     return any(not isinstance(in_mro(type(key), name), types.WrapperDescriptorType) for name in ("__eq__", "__hash__"))
+
+
+def is_none_of_keys(frame: Frame, container: Dict, item: Any) -> bool:
+    """Whether an integer that changes is none of a dict's few keys, guarded."""
+    held = container.items if container.complete else container.object
+    return held is not None and len(held) <= FEW_KEYS and is_none_of(frame, item, complete(frame.ex, container))
 
 
 def has_key(frame: Frame, container: Dict, key: Any) -> bool:
@@ -247,7 +255,7 @@ class ViewSlots(Slots):
 
     def contains(self, frame: Frame, value: DictView, item: Any) -> bool:
         if value.name == "keys":
-            return has_key(frame, value.owner, key_of(frame, item))
+            return not is_none_of_keys(frame, value.owner, item) and has_key(frame, value.owner, key_of(frame, item))
         return _has_entry(frame, value.owner, item) if value.name == "items" else found_in(frame, value, item)
 
     def iterate(self, frame: Frame, value: DictView) -> Iterator:

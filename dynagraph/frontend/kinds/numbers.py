@@ -39,6 +39,9 @@ EXACT_OF_COMPLEX: dict[str, Callable[[Builder, Node, Node], Node]] = {
     "+": lambda b, x, y: b.call("add", x, y), "-": lambda b, x, y: b.call("subtract", x, y), "*": product_of_scalars,
 }  # fmt: skip  # that Python and the program round alike
 EXACT = 1 << 53  # integers below are floats
+LARGEST = float(1 << 62)  # of floats in whose place integers are compared
+WHOLE: dict[str, Callable[[float], int]] = {"<": math.ceil, "<=": math.floor, ">": math.floor, ">=": math.ceil}
+TO_INTEGERS: dict[Any, Any] = {int: math.trunc, round: round, math.floor: math.floor, math.ceil: math.ceil, math.trunc: math.trunc}
 DEEPEST = 16  # of the formulas of numbers that are compared
 OF_FLOATS = frozenset(
     getattr(math, name)
@@ -196,6 +199,52 @@ def _computed(formula: Any, nows: list[Any]) -> Any:
         return nows[formula]
     first, *args = formula
     return first(*[_computed(arg, nows) for arg in args]) if args else first
+
+
+def as_integer(ex: Executor, function: Any, value: Any) -> Const | None:
+    """What a function that rounds to an integer gives for an integer that changes, or a float that is made of such.
+
+    Programs are for each integer that floats give.  None where it is another function, or of another value.
+    """
+    if function not in TO_INTEGERS:
+        return None
+    if isinstance(value, Const):
+        return value if isinstance(value.value, SymInt) else None
+    if not isinstance(value, Number) or not value.node.dtype.is_float or value.computed is None:
+        return None
+    places: dict[Source, int] = {}
+    nows: list[Any] = []
+    formula = (TO_INTEGERS[function], _formula(ex, value, places, nows))
+    if not places.keys() <= set(ex.integers.values()):
+        return None
+    try:
+        answer = _computed(formula, nows)
+    except (ArithmeticError, TypeError, ValueError) as error:
+        refuse("UNSUPPORTED_VALUE", f"{function.__name__}() of a number that cannot be computed: {error}")
+    ex.guards.require(Decides(tuple(places), (operator.eq, formula, (answer,)), True))
+    return Const(answer)
+
+
+def as_float(ex: Executor, value: Any) -> Number | Const | None:
+    """What `float` gives for a number that changes; None for another value."""
+    if isinstance(value, Number) and value.node.dtype.is_float:
+        return value
+    return arithmetic(ex, "*", value, Const(1.0)) if is_changing_int(ex, value) else None
+
+
+def beside_float(symbol: str, left: Any, right: Any) -> tuple[Any, Any]:
+    """The operands of a comparison, an integer that changes beside an integer in place of a float where that says the same."""
+    if type(left) is float and isinstance(right, SymInt) and symbol in REFLECTED:
+        return beside_float(REFLECTED[symbol], right, left)[::-1]
+    if not (isinstance(left, SymInt) and type(right) is float and symbol in REFLECTED):
+        return left, right
+    if not math.isfinite(right):
+        return 0, right  # as any integer
+    if abs(right) >= LARGEST:
+        return left, right
+    if symbol in WHOLE:
+        return left, WHOLE[symbol](right)
+    return (left, int(right)) if right.is_integer() else (0, right)
 
 
 def is_complex(value: Any) -> bool:

@@ -10,7 +10,7 @@ from dynagraph.frontend.executor.recipes import CannotBuild, Recipe, Recipes, ch
 from dynagraph.frontend.executor.wrapping import guard_order
 from dynagraph.frontend.kinds.containers import ContainerSlots
 from dynagraph.frontend.kinds.iterators import Entries
-from dynagraph.frontend.kinds.slots import Slots, key_of, slots
+from dynagraph.frontend.kinds.slots import Slots, is_none_of, key_of, slots
 from dynagraph.frontend.kinds.values import Const, Iterator, ObjectKey, Set, Value
 from dynagraph.python_operators import BINARY
 
@@ -37,7 +37,7 @@ class SetSlots(ContainerSlots):
         return super().in_place(frame, symbol, left, right) if isinstance(right, Set) else NotImplemented
 
     def contains(self, frame: Frame, value: Set, item: Any) -> bool:
-        return key_of(frame, item) in value.items
+        return not is_none_of(frame, item, value.items) and key_of(frame, item) in value.items
 
     set_item = Slots.set_item
     delete_item = Slots.delete_item

@@ -6,7 +6,7 @@ The functions here ask them.  A class of the user's that defines such a method i
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeVar
 
 from dynagraph.frontend.executor.exceptions import Raised, refuse, throw
@@ -22,6 +22,8 @@ from dynagraph.python_operators import BINARY
 
 SLOTS: dict[type, "Slots"] = {}
 S = TypeVar("S", bound="type[Slots]")
+FEW_KEYS = 16  # to each of which an integer that changes is compared
+PLAIN_KEYS = (int, float, str)
 # whose operators and methods have no side effects
 PURE = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset, SymInt, range, slice)
 
@@ -206,6 +208,14 @@ def key_of(frame: Frame, value: Any) -> Any:
     """A key of a dict or an element of a set, as the Python object that it is."""
     value = frame.ex.resolve(value)
     return slots_of(value).key(frame, value)
+
+
+def is_none_of(frame: Frame, value: Any, keys: Collection[Any]) -> bool:
+    """Whether an integer that changes equals none of a few keys, guarded.  False: not so, or not known, or another value."""
+    value = frame.ex.resolve(value)
+    if not isinstance(value, Const) or not isinstance(value.value, SymInt) or len(keys) > FEW_KEYS:
+        return False
+    return all(type(key) in PLAIN_KEYS for key in keys) and not any(value.value == key for key in keys if type(key) is not str)
 
 
 def unary(frame: Frame, name: str, value: Any) -> Value:

@@ -36,6 +36,7 @@ from dynagraph.frontend.kinds.iterators import (
 )
 from dynagraph.frontend.kinds.lookup import MISSING, call_special, in_mro, special
 from dynagraph.frontend.kinds.methods import pairs_of, sorted_items
+from dynagraph.frontend.kinds.numbers import as_float
 from dynagraph.frontend.kinds.sequences import known_index
 from dynagraph.frontend.kinds.set_methods import set_of
 from dynagraph.frontend.kinds.slots import (
@@ -291,8 +292,9 @@ def _number(kind: type) -> None:
             for name in (f"__{kind.__name__}__", "__index__"):
                 if special(frame, given[0], name) is not None:
                     return call_special(frame, given[0], name)
-        if kind is int and len(given) == 1 and isinstance(given[0], Const) and isinstance(given[0].value, SymInt):
-            return given[0]
+        number = as_float(frame.ex, given[0]) if kind is float and len(given) == 1 and not kwargs else None
+        if number is not None:
+            return number
         if len(given) == 1 and isinstance(given[0], Const) and isinstance(given[0].value, np.generic):  # of np.finfo
             given = [Const(given[0].value.item())]
         return pure_call(frame, kind, given, kwargs)

@@ -6,7 +6,7 @@ from typing import Any
 
 from dynagraph.torch.core.dtypes import finfo
 from dynagraph.torch.core.tensor import Tensor
-from dynagraph.torch.optim.optimizer import ParamsT, check_lr, scalar_dtype
+from dynagraph.torch.optim.optimizer import ParamsT, check_lr, hyper, scalar_dtype
 from dynagraph.torch.optim.per_tensor import PerTensor
 from dynagraph.torch.optim.states import filled, number_state
 
@@ -50,14 +50,14 @@ class Adafactor(PerTensor):
             state["variance"] = filled(param, 0)
 
     def _step_tensor(self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
-        lr, (least, least_root) = group["lr"], group["eps"]
+        lr, (least, least_root) = hyper(group["lr"], keeps=True), group["eps"]
         least = finfo(param.dtype).eps if least is None else least
         if group["maximize"]:
             grad = -grad
         state["step"] += 1
         step = state["step"].double()
         new = step ** group["beta2_decay"]
-        size = (step**-0.5).clamp(max=lr) if not isinstance(lr, Tensor) else (step**-0.5).minimum(lr.squeeze())
+        size = (step**-0.5).clamp(max=lr) if not isinstance(lr, Tensor) else (step**-0.5).minimum(lr)
         size = (param.norm(2) / param.numel() ** 0.5).double().clamp(min=least_root) * size
         if group["weight_decay"] != 0:
             param.mul_(1 - lr * group["weight_decay"])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dynagraph.torch.core.tensor import Tensor
-from dynagraph.torch.optim.optimizer import ParamsT, check_betas, check_eps, check_lr, check_not_negative, hyper
+from dynagraph.torch.optim.optimizer import ParamsT, betas_of, check_betas, check_eps, check_lr, check_not_negative, hyper
 from dynagraph.torch.optim.per_element import PerElement, decay_number, decay_of, decayed
 
 
@@ -47,7 +47,7 @@ class Adamax(PerElement):
         return group["maximize"], decay_of(group)
 
     def _numbers(self, group: dict[str, Any], rounded: Callable[[Any], Any], *counters: Any) -> tuple[Any, Any]:
-        lr, (beta1, beta2) = hyper(group["lr"], group.get("differentiable", False)), group["betas"]
+        lr, (beta1, beta2) = hyper(group["lr"], group.get("differentiable", False)), betas_of(group)
         step = counters[0] + 1
         return (step,), (decay_number(group, lr), 1 - beta1, beta2, group["eps"], lr / (1 - beta1**step))
 

@@ -77,7 +77,8 @@ class LBFGS(Optimizer):
     @without_grad
     def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
         """Change the parameters by up to `max_iter` iterations; `closure` computes the loss anew, with its gradients."""
-        assert len(self.param_groups) == 1
+        if len(self.param_groups) != 1:
+            raise AssertionError(f"Expected exactly one param_group, but got {len(self.param_groups)}")
         group, state = self.param_groups[0], self.state[self._params[0]]
         lr = hyper(group["lr"])
         state.setdefault("func_evals", 0)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from dynagraph.torch.core.tensor import Tensor
-from dynagraph.torch.optim.optimizer import ParamsT, check_betas, check_eps, check_lr, check_not_negative, hyper
+from dynagraph.torch.optim.optimizer import ParamsT, betas_of, check_betas, check_eps, check_lr, check_not_negative, hyper
 from dynagraph.torch.optim.per_element import PerElement, decay_number, decay_of, decayed
 
 
@@ -57,7 +57,7 @@ class NAdam(PerElement):
         self._make_tensors(group, param, state)
 
     def _numbers(self, group: dict[str, Any], rounded: Callable[[Any], Any], *counters: Any) -> tuple[Any, Any]:
-        lr, (beta1, beta2), decay = hyper(group["lr"], group.get("differentiable", False)), group["betas"], group["momentum_decay"]
+        lr, (beta1, beta2), decay = hyper(group["lr"], group.get("differentiable", False)), betas_of(group), group["momentum_decay"]
         step, product = counters[0] + 1, counters[1]
         mu, after = beta1 * (1 - 0.5 * 0.96 ** (step * decay)), beta1 * (1 - 0.5 * 0.96 ** ((step + 1) * decay))
         product = rounded(product * rounded(mu))

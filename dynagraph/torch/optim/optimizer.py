@@ -440,12 +440,19 @@ def hyper(value: Any, keeps: bool = False) -> Any:
     return value._array.reshape(()).astype("d") if is_compiling() else value.item()
 
 
+def betas_of(group: dict[str, Any], keeps: bool = False) -> tuple[Any, Any]:
+    """The factors of averages of a group, as `hyper` has them."""
+    first, second = group["betas"]
+    return hyper(first, keeps), hyper(second, keeps)
+
+
 def all_params(optimizer: Optimizer) -> Iterable[Tensor]:
     """The parameters of all groups."""
     return itertools.chain.from_iterable(group["params"] for group in optimizer.param_groups)
 
 
 __all__ = [
-    "Optimizer", "ParamsT", "all_params", "called", "check_betas", "check_eps", "check_fused", "check_lr", "check_not_negative",
-    "hyper", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook", "required", "scalar_dtype", "without_grad",
+    "Optimizer", "ParamsT", "all_params", "betas_of", "called", "check_betas", "check_eps", "check_fused", "check_lr",
+    "check_not_negative", "hyper", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook", "required",
+    "scalar_dtype", "without_grad",
 ]  # fmt: skip

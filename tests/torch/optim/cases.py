@@ -132,11 +132,14 @@ def tolerance_of(case: Case, dtype: str) -> float:
     return {"LBFGS": 2e-2}.get(name, 5e-6)
 
 
-def make_scheduler(torch: Any, case: Case) -> tuple[Any, Any]:
-    """An optimizer of two groups, and its scheduler."""
+def make_scheduler(torch: Any, case: Case, name: str = "SGD", in_tensors: bool = False) -> tuple[Any, Any]:
+    """An optimizer of two groups, and its scheduler.  `in_tensors`: learning rates are tensors."""
     kind, options = case
     params = [torch.zeros(2, requires_grad=True) for _ in range(2)]
-    optimizer = torch.optim.SGD([{"params": params[:1]}, {"params": params[1:], "lr": 0.05}], lr=0.1, momentum=0.9)
+    first, second = (torch.tensor(lr, dtype=torch.float64) if in_tensors else lr for lr in (0.1, 0.05))
+    about = {"momentum": 0.9} if name == "SGD" else {}
+    groups = [{"params": params[:1]}, {"params": params[1:], "lr": second}]
+    optimizer = getattr(torch.optim, name)(groups, lr=first, **about)
     schedulers = torch.optim.lr_scheduler
     if kind == "sequential":
         some = [schedulers.ConstantLR(optimizer, 0.1, 2), schedulers.ExponentialLR(optimizer, 0.9), schedulers.StepLR(optimizer, 5)]

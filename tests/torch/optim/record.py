@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.torch.optim.cases import OPTIMIZERS, SCHEDULERS, name_of, run, schedule
+from tests.torch.optim.scenarios import id_of, last_of, outcome, recorded_scenarios
 
 FILE = Path(__file__).with_name("recorded.npz")
 
@@ -20,6 +21,8 @@ def main() -> None:
             found[f"{name_of(case)}|{k}"] = param
     for case in SCHEDULERS:
         found[name_of(case)] = schedule(torch, case)[0]
+    for pair in recorded_scenarios():
+        found[id_of(pair)] = last_of(outcome(torch, *pair))
     np.savez_compressed(FILE, **found)
 
 

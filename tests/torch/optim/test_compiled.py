@@ -12,6 +12,7 @@ import dynagraph as dg
 import dynagraph.torch as torch
 from dynagraph.frontend.guards.sources import Item
 from tests.torch.optim.cases import OPTIMIZERS, Case, name_of
+from tests.torch.optim.scenarios import cases_of_scenarios, check_same, id_of, is_error, outcome
 
 CASES = [case for case in OPTIMIZERS if case[0] != "LBFGS"]
 
@@ -187,3 +188,19 @@ def test_a_guard_on_the_optimizer_itself_asks_for_no_states() -> None:
     (preparation,) = compiled.programs[0].captured.preparations
     assert preparation.makes(preparation.made) and preparation.makes(Item(preparation.made, 0))
     assert not preparation.makes(preparation.source)
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("pair", [pair for pair in cases_of_scenarios() if pair[0][0] != "LBFGS"], ids=id_of)
+def test_scenarios(pair: tuple[Case, str]) -> None:
+    """Fifty steps need a few programs: what changes from step to step makes no others."""
+    compiled: list[Any] = []
+
+    def wrap(step: Callable[..., Any]) -> Any:
+        compiled.append(dg.compile(step, mode="max", backend="numpy"))
+        return compiled[-1]
+
+    got, plain = outcome(torch, *pair, wrap=wrap), outcome(torch, *pair)
+    check_same(got, plain, 0.02 if pair[0][0] == "Muon" else 1e-9, 2e-2 if pair[0][0] == "Muon" else 1e-6)
+    for function in compiled:
+        assert is_error(got) or (function.counters()["misses"] <= 5 and not function.stats.fallbacks)

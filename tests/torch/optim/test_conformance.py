@@ -23,6 +23,7 @@ from tests.torch.optim.cases import (
     schedule,
     tolerance_of,
 )
+from tests.torch.optim.scenarios import cases_of_scenarios, check_same, id_of, outcome
 
 torch = pytest.importorskip("torch")
 
@@ -44,6 +45,13 @@ def test_fifty_steps(case: Case, dtype: str) -> None:
         for name, value in state.items():
             if isinstance(value, torch.Tensor) and name != "t":  # a length, which is a float here
                 assert str(value.dtype) == str(got[k][name].dtype) and value.shape == tuple(got[k][name].shape), name
+
+
+@pytest.mark.sampled(60)
+@pytest.mark.parametrize("pair", cases_of_scenarios(), ids=id_of)
+def test_scenarios(pair: tuple[Case, str]) -> None:
+    tolerance = tolerance_of(pair[0], "float64")
+    check_same(outcome(own, *pair), outcome(torch, *pair), tolerance, max(tolerance, 5e-6))
 
 
 def converted(state: Any, given: Any, tensor: Any) -> Any:
@@ -82,6 +90,36 @@ def test_rates(case: Case) -> None:
         theirs, ours = schedule(torch, case, by_epoch), schedule(own, case, by_epoch)
         np.testing.assert_array_equal(ours[0], theirs[0])
         assert ours[1:] == theirs[1:]
+
+
+@pytest.mark.parametrize("name, in_tensors", [("SGD", True), ("Adam", False), ("Adam", True)])
+@pytest.mark.parametrize("case", SCHEDULERS, ids=name_of)
+def test_options_and_states_of_schedulers(case: Case, name: str, in_tensors: bool) -> None:
+    found = []
+    for library in (torch, own):
+        optimizer, scheduler = make_scheduler(library, case, name, in_tensors)
+        seen = []
+        for k in range(STEPS):
+            optimizer.step()
+            scheduler.step(*[1.0 + k % 7] if case[0] == "ReduceLROnPlateau" else [])
+            if k in (5, 17):  # what a user does
+                for group in optimizer.param_groups:
+                    group["lr"] = group["lr"] * 0.5
+            seen.append([[float(g["lr"]), g.get("momentum"), g.get("betas")] for g in optimizer.param_groups])
+            seen.append([float(rate) for rate in scheduler.get_last_lr()])
+        found.append((seen, numbers_of(scheduler.state_dict())))
+    assert found[0] == found[1]
+
+
+def numbers_of(state: Any) -> Any:
+    """A state dict whose tensors are numbers; functions by their kind."""
+    if isinstance(state, dict):
+        return {key: numbers_of(value) for key, value in state.items()}
+    if isinstance(state, (list, tuple)):
+        return [numbers_of(value) for value in state]
+    if isinstance(state, (torch.Tensor, own.Tensor)):
+        return float(state)
+    return "function" if callable(state) else state
 
 
 @pytest.mark.parametrize("case", [c for c in SCHEDULERS if c[0] != "ReduceLROnPlateau"], ids=name_of)

@@ -8,6 +8,7 @@ import pytest
 import dynagraph.torch as own
 from tests.torch.optim.cases import OPTIMIZERS, SCHEDULERS, Case, name_of, run, schedule, tolerance_of
 from tests.torch.optim.record import FILE
+from tests.torch.optim.scenarios import id_of, last_of, outcome, recorded_scenarios
 
 RECORDED = np.load(FILE)
 
@@ -23,3 +24,10 @@ def test_fifty_steps(case: Case) -> None:
 @pytest.mark.parametrize("case", SCHEDULERS, ids=name_of)
 def test_rates(case: Case) -> None:
     np.testing.assert_allclose(schedule(own, case)[0], RECORDED[name_of(case)], rtol=1e-12)
+
+
+@pytest.mark.sampled(60)
+@pytest.mark.parametrize("pair", recorded_scenarios(), ids=id_of)
+def test_scenarios(pair: tuple[Case, str]) -> None:
+    tolerance = tolerance_of(pair[0], "float64")
+    np.testing.assert_allclose(last_of(outcome(own, *pair)), RECORDED[id_of(pair)], rtol=tolerance, atol=tolerance)

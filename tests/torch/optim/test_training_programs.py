@@ -172,11 +172,17 @@ PROGRAMS: dict[str, Callable[[], Made]] = {
     "autocast": autocast,
     "one cycle": lambda: scheduled(lambda o: schedulers.OneCycleLR(o, 0.5, total_steps=20)),
     "schedulers in turn": lambda: scheduled_inside(in_turn),
+    "one cycle inside": lambda: scheduled_inside(lambda o: schedulers.OneCycleLR(o, 0.5, total_steps=20)),
+    "cyclic inside": lambda: scheduled_inside(lambda o: schedulers.CyclicLR(o, 0.1, 0.5, step_size_up=2, mode="triangular2")),
+    "milestones inside": lambda: scheduled_inside(lambda o: schedulers.MultiStepLR(o, [30, 50])),
+    "polynomial inside": lambda: scheduled_inside(lambda o: schedulers.PolynomialLR(o, total_iters=20, power=2.0)),
+    "restarts inside": lambda: scheduled_inside(lambda o: schedulers.CosineAnnealingWarmRestarts(o, 10)),
     "bags of sums": lambda: bags("sum"),
     "bags of means": lambda: bags("mean", max_norm=1.0, padding_idx=2),
     "bags of maxima": lambda: bags("max"),
 }
-FEW = {"schedulers in turn": 6}  # programs: some epochs are numbers of the code's
+# programs: some epochs are numbers of the code's
+FEW = {"schedulers in turn": 6} | {f"{name} inside": 4 for name in ("one cycle", "cyclic", "milestones", "polynomial", "restarts")}
 
 
 @pytest.mark.sampled(8)

@@ -82,9 +82,11 @@ class CyclicLR(LRScheduler):
     def get_lr(self) -> list[Any]:
         """The rates of this step; sets the momentum, too."""
         self._warn_outside_of_step()
-        cycle = math.floor(1 + self.last_epoch / self.total_size)
+        cycle = (1 + self.last_epoch / self.total_size) // 1.0  # a float, which compiled programs need not know
         x = 1.0 + self.last_epoch / self.total_size - cycle
         height = x / self.step_ratio if x <= self.step_ratio else (x - 1) / (self.step_ratio - 1)
+        if self._scale_fn_custom is not None:
+            cycle = int(cycle)
         scale = self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
         if self.cycle_momentum:
             pairs = zip(self.optimizer.param_groups, self.base_momentums, self.max_momentums, strict=True)
