@@ -1,6 +1,6 @@
 """Find the edges in what a camera sees that pans over a photograph: a 5x5 Gaussian and the Sobel operator in plain NumPy.
 
-    python examples/sobel.py [--frames 200] [--eager] [--device cuda] [--checkpoint sobel.npz] [--out sobel.png]
+    python examples/sobel.py [--frames 200] [--eager] [--device cuda] [--checkpoint sobel.pt] [--out sobel.png]
 
 The photograph is scikit-learn's, of a Chinese temple.  The picture shows the last frame beside its edges, and how much of each frame
 is edge.  `--device cuda` computes on a GPU by CuPy's arrays.
