@@ -91,7 +91,7 @@ class Compilation(Locked):
         self.calls_loops = False  # programs call machine code of loops, which plain calls take step by step
         self.begun: dict[Kind, Attempt] = {}  # whose deadline came while the C compiler was at work
         self.saved: dict[Kind, SavedPrograms] = {}  # of the decorated function itself: what other processes have made
-        self.filled: set[Kind] = set()  # kinds of which a plain call was made to fill caches
+        self.filled: set[Kind] = set()  # kinds of which the last call was left to fill caches
         self.learned: dict[Kind, dict[int, Any]] = {}  # of loops, by attempts whose deadline came before they were captured
         self.warned = False
         self.programs: list[Program] = decorated.programs
@@ -391,7 +391,14 @@ class Compilation(Locked):
         """A capture that goes on with what earlier ones have learnt of loops, and leaves it to later ones if its deadline comes."""
         learned = self.learned.pop(kind, {})
         try:
-            return self._capture(function, values, learned, COLD if kind not in self.filled else frozenset())
+            try:
+                captured = self._capture(function, values, learned, COLD)
+            except Break as stop:
+                if stop.reason.name not in COLD or kind not in self.filled:
+                    raise
+                return self._capture(function, values, learned, frozenset())  # filling them has not helped
+            self.filled.discard(kind)  # it has: calls of other sizes may fill them too
+            return captured
         except deadline.OutOfTime:
             self.learned[kind] = learned
             raise
