@@ -30,7 +30,8 @@ def parser(doc: str, name: str, turns: int, quick: int, unit: str = "steps", not
     made.add_argument("--device", default="cpu", help="cpu (the default) or cuda")
     made.add_argument("--checkpoint", metavar="FILE", help="go on from this file if it is there, and save to it")
     made.add_argument("--out", metavar="PNG", default=f"{name}.png", help="where the picture goes; '' for none")
-    made.set_defaults(name=name, unit=unit, usual=turns, few=quick, noted=noted, silent=False)  # silent: another process says and writes all
+    # silent: another process says and writes all
+    made.set_defaults(name=name, unit=unit, usual=turns, few=quick, noted=noted, silent=False)
     return made
 
 
@@ -126,7 +127,7 @@ def compare(options: argparse.Namespace, eager: Callable, fast: Callable, *argum
     if fast is eager:
         return 1.0
     settle(fast, *arguments)
-    rounds = 2 if options.quick else 15
+    rounds = 5 if options.quick else 15
     times: tuple[list[float], list[float]] = ([], [])
     for k in range(rounds + 1):
         for function, samples in zip((eager, fast), times):

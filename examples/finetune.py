@@ -56,7 +56,7 @@ def stepper(model: nn.Module, optimizer: torch.optim.Optimizer):
     return step
 
 
-def train(options: argparse.Namespace, model: nn.Module, data: TensorDataset, epochs: int, frozen: list[nn.Module], keep: bool = False):
+def train(options, model: nn.Module, data: TensorDataset, epochs: int, frozen: list[nn.Module], keep: bool = False):
     """Train what is not frozen; the run, the plain step and the compiled one.  keep: go on from the checkpoint, and write it."""
     for module in frozen:
         module.requires_grad_(False)

@@ -2,8 +2,8 @@
 
     python examples/sobel.py [--frames 200] [--eager] [--device cuda] [--checkpoint sobel.pt] [--out sobel.png]
 
-The photograph is scikit-learn's, of a Chinese temple.  The picture shows the last frame beside its edges, and how much of each frame
-is edge.  `--device cuda` computes on a GPU by CuPy's arrays.
+The photograph is scikit-learn's, of a Chinese temple.  The picture shows the last frame beside its edges, and how strong these were
+in each frame.  `--device cuda` computes on a GPU by CuPy's arrays.
 """
 
 from __future__ import annotations

@@ -87,7 +87,8 @@ class Stats:
     fallbacks: failures inside the compiler; each call then ran eagerly.  compile_seconds: time spent on capture and compilation.
     improve_seconds: time that the C compiler has worked beside the calls, with all optimisations, on what was compiled quickly
     first (`config.tiers`).
-    improving: programs and native loops that still wait for it.  unimproved: those for which it failed; they stay as they are.  breaks: reasons why captures
+    improving: programs and native loops that still wait for it.  unimproved: those for which it failed; they stay as they are.
+    breaks: reasons why captures
     ended before the function did, with counts.  side_exits: how often native loops were left from within, by line and reason.
     calls_out: how often they called a Python function, and went on, likewise.  not_joined: of dynagraph.torch, why operations
     that were recorded for gradients have a node each, with counts.
