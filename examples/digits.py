@@ -1,30 +1,30 @@
 """Train a classifier of handwritten digits, written in plain NumPy, as it is and compiled.
 
-    python examples/digits.py [--epochs 400] [--batch 64] [--out digits.png]
+    python examples/digits.py [--epochs 400] [--batch 64] [--eager] [--device cuda] [--checkpoint FILE] [--out digits.png]
 
 The data are scikit-learn's 1797 real 8x8 images.  The network is 64-128-10 with ReLU and softmax, trained by Adam; its backward
 pass is written by hand.  `forward` and `adam_step` are ordinary functions: `dg.compile` is all that dynagraph asks for.  Both runs
 take the same steps from the same weights; the compiled one starts without any cached kernel, and its first call is counted.
+With `--eager` there is the plain run alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # batches are too small for more, for NumPy as for dynagraph
 
+import common
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from sklearn.datasets import load_digits
 
 import dynagraph as dg
+from dynagraph import torch  # saves the checkpoint
 
 Weights = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 LEARNING_RATE = 0.2  # of gradient descent
@@ -108,38 +108,40 @@ def batches(images: np.ndarray, labels: np.ndarray, size: int, seed: int) -> Ite
         yield images[chosen], one_hot[labels[chosen]]
 
 
-@dataclass
-class Run:
-    """One training: what it came to, and when."""
+class State:
+    """Weights, and Adam's moments of them, as a part of a checkpoint."""
 
-    name: str
-    weights: Weights
-    first: float = 0.0  # seconds of the first step
-    seconds: list[float] = field(default_factory=list)  # at the end of each epoch, since the start
-    losses: list[float] = field(default_factory=list)  # means over the epoch
+    def __init__(self) -> None:
+        self.weights = initial_weights()
+        self.means, self.squares = (tuple(map(np.zeros_like, self.weights)) for _ in range(2))
+
+    def state_dict(self) -> dict:
+        return {"weights": self.weights, "means": self.means, "squares": self.squares}
+
+    def load_state_dict(self, saved: dict) -> None:
+        self.weights, self.means, self.squares = (tuple(saved[name]) for name in ("weights", "means", "squares"))
+
+    def arguments(self, t: int) -> tuple:
+        """What the t-th step is given beside images and classes; the first one is 1."""
+        rate = np.float32(RATE * np.sqrt(1 - 0.999**t) / (1 - 0.9**t))
+        return rate, self.weights, self.means, self.squares
 
 
-def train(name: str, step: Callable, epochs: int, size: int, progress: Progress | None = None) -> Run:
-    """Train from the same weights, on the same batches in the same order."""
+def train(name: str, step: Callable, options: argparse.Namespace) -> Any:
+    """Train from the same weights, on the same batches in the same order; the run, with `first`, the seconds of its first step."""
     images, labels, *_ = load()
-    run = Run(name, initial_weights())
-    means, squares = (tuple(map(np.zeros_like, run.weights)) for _ in range(2))
-    task = None if progress is None else progress.add_task(name, total=epochs, loss="")
-    spent, t = 0.0, 0
-    for epoch in range(epochs):
-        chosen = list(batches(images, labels, size, seed=epoch))
+    state = State()
+    file = options.checkpoint and f"{options.checkpoint}.{name.split()[0]}"  # each run has its own
+    run = common.Run(argparse.Namespace(**{**vars(options), "name": name, "checkpoint": file}), torch, state=state)
+    run.state, run.first, t = state, 0.0, run.done * (len(images) // options.batch)
+    for epoch in run.turns():
         losses = []
-        start = time.perf_counter()
-        for x, target in chosen:
+        for x, target in batches(images, labels, options.batch, seed=epoch):
             t += 1
-            rate = np.float32(RATE * np.sqrt(1 - 0.999**t) / (1 - 0.9**t))
-            losses.append(step(x, target, rate, run.weights, means, squares))
+            start = time.perf_counter()
+            losses.append(step(x, target, *state.arguments(t)))
             run.first = run.first or time.perf_counter() - start
-        spent += time.perf_counter() - start
-        run.seconds.append(spent)
-        run.losses.append(float(np.mean(losses)))
-        if progress is not None:
-            progress.update(task, advance=1, loss=f"loss {run.losses[-1]:.4f}")
+        run.log(np.mean(losses))
     return run
 
 
@@ -154,82 +156,60 @@ def benchmark_step(size: int) -> tuple[Callable, Callable, tuple]:
     return train_step, dg.compile(train_step, fullgraph=True), (x, target, *initial_weights())
 
 
-def seconds_per_step(size: int, rounds: int = 31, calls: int = 20) -> tuple[float, float]:
-    """Median seconds of the eager and the compiled step, measured in turn."""
-    eager, compiled, arguments = benchmark_step(size)
-    samples: tuple[list[float], list[float]] = ([], [])
-    for _ in range(rounds):
-        for step, times in zip((eager, compiled), samples):
-            step(*arguments)
-            start = time.perf_counter()
-            for _ in range(calls):
-                step(*arguments)
-            times.append((time.perf_counter() - start) / calls)
-    return statistics.median(samples[0]), statistics.median(samples[1])
-
-
-def draw(path: str, plain: Run, compiled: Run, images: np.ndarray, labels: np.ndarray) -> None:
+def draw(plt, runs: dict[str, Any], images: np.ndarray, labels: np.ndarray):
     """The losses over time, the times, and test images with what the network says; wrong ones in red."""
-    import matplotlib  # an optional dependency: only the picture needs it
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure = pyplot.figure(figsize=(10, 6), layout="constrained")
+    figure = plt.figure(figsize=(10, 6), layout="constrained")
     above, below = figure.subfigures(2, 1, height_ratios=(3, 1.2))
     curves, bars = above.subplots(1, 2, width_ratios=(2, 1))
-    for run, colour in ((plain, "tab:gray"), (compiled, "tab:blue")):
-        curves.plot(run.seconds, run.losses, color=colour, label=f"{run.name}: {run.seconds[-1]:.2f} s")
-        curves.plot(run.seconds[-1], run.losses[-1], "o", color=colour)
-        bars.bar(run.name, run.seconds[-1] - run.first, bottom=run.first, color=colour)
-        bars.bar(run.name, run.first, color="tab:orange", label=f"first call: {run.first:.2f} s" if run is compiled else None)
+    for (name, run), colour in zip(runs.items(), ("tab:gray", "tab:blue")):
+        seconds = np.cumsum(run.times)
+        curves.plot(seconds, run.losses, color=colour, label=f"{name}: {seconds[-1]:.2f} s")
+        curves.plot(seconds[-1], run.losses[-1], "o", color=colour)
+        bars.bar(name, seconds[-1] - run.first, bottom=run.first, color=colour)
+        bars.bar(name, run.first, color="tab:orange", label=f"first call: {run.first:.2f} s" if name == "compiled" else None)
     curves.set(xlabel="seconds of training, first call included", ylabel="mean loss of the epoch", yscale="log")
     curves.legend(title="the same steps")
     bars.set(ylabel="seconds")
     bars.legend()
 
-    predictions = forward(images, *compiled.weights).argmax(axis=1)
+    predictions = forward(images, *run.state.weights).argmax(axis=1)
     wrong, right = np.flatnonzero(predictions != labels), np.flatnonzero(predictions == labels)
     for axis, k in zip(below.subplots(1, 12), np.concatenate([wrong[:4], right])):
         axis.imshow(images[k].reshape(8, 8), cmap="gray_r")
         is_right = predictions[k] == labels[k]
         axis.set_title(f"{predictions[k]}" if is_right else f"{predictions[k]}, is {labels[k]}",
-                       fontsize=9, color="black" if is_right else "red")
+                       fontsize=9, color="black" if is_right else "red")  # fmt: skip
         axis.axis("off")
     below.suptitle(f"{len(right)} of {len(labels)} test images right", fontsize=10)
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    return figure
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--epochs", type=int, default=400)
-    parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--out", default="digits.png")
-    options = parser.parse_args()
-
+def main(arguments: list[str] | None = None) -> argparse.Namespace:
+    made = common.parser(__doc__, "digits", turns=400, quick=10, unit="epochs")
+    made.add_argument("--batch", type=int, default=64)
+    options = common.parsed(made, arguments)
     *_, test_images, test_labels = load()
-    columns = (TextColumn("{task.description:14}"), BarColumn(), MofNCompleteColumn(), TextColumn("epochs, {task.fields[loss]}"))
-    with (
-        tempfile.TemporaryDirectory() as empty,  # no kernel is on disk yet: the first call is as it is on a new machine
-        dg.config.override(cache_dir=empty),
-        Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as progress,
-    ):
-        plain = train("plain NumPy", adam_step, options.epochs, options.batch, progress)
-        step = dg.compile(adam_step, fullgraph=True, mode="max")  # at any price: it is what the demo shows
-        compiled = train("dynagraph", step, options.epochs, options.batch, progress)
-
-    steps = len(range(0, len(load()[0]) - options.batch + 1, options.batch)) * options.epochs
+    # no kernel is on disk yet: the first call is as it is on a new machine
+    with tempfile.TemporaryDirectory() as empty, dg.config.override(cache_dir=empty):
+        runs = {"plain NumPy": train("plain NumPy", adam_step, options)}
+        step = adam_step
+        if not options.eager:  # at any price: it is what the demo shows
+            step = dg.compile(adam_step, fullgraph=True, mode="max", device=options.device)
+            runs["compiled"] = train("compiled", step, options)
+    steps = options.turns * (len(load()[0]) // options.batch)
     print(f"{steps} steps of Adam, batch {options.batch}, float32:")
-    for run in (plain, compiled):
-        later = 1e6 * (run.seconds[-1] - run.first) / (steps - 1)
-        print(f"  {run.name:12} {run.seconds[-1]:6.2f} s   first call {run.first:6.3f} s, later ones {later:6.1f} us each   "
-              f"loss {run.losses[-1]:.5f}   {accuracy(forward, run.weights, test_images, test_labels):.1%} of test images right")
-    gained = plain.seconds[-1] / compiled.seconds[-1]
-    print(f"compiled, first call included: {gained:.1f}x as fast" if gained > 1 else
-          f"the first call did not pay within these {steps} steps: more of them are needed (--epochs)")
-    draw(options.out, plain, compiled, test_images, test_labels)
-    print(f"wrote {options.out}: both losses over time, the times, and what the network says")
+    for name, run in runs.items():
+        print(f"  {name:12} {sum(run.times):6.2f} s   first call {run.first:6.3f} s   loss {run.losses[-1]:.5f}   "
+              f"{accuracy(forward, run.state.weights, test_images, test_labels):.1%} of test images right")  # fmt: skip
+    if not options.eager:
+        gained = sum(runs["plain NumPy"].times) / sum(runs["compiled"].times)
+        print(f"compiled, first call included: {gained:.1f}x as fast" if gained > 1 else
+              f"the first call did not pay within these {steps} steps: more of them are needed (--epochs)")  # fmt: skip
+    common.picture(options, lambda plt: draw(plt, runs, test_images, test_labels))
+    x, target = next(batches(*load()[:2], options.batch, seed=0))
+    ratio = common.compare(options, adam_step, step, x, target, *run.state.arguments(steps))
+    return argparse.Namespace(losses=run.losses, plain=runs["plain NumPy"].losses, step=step, ratio=ratio,
+                              accuracy=accuracy(forward, run.state.weights, test_images, test_labels))  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python -m dynagraph.torch examples/digits_cnn.py [--epochs 30] [--eager] [--device cuda] [--checkpoint digits_cnn.pt]
 
-The data are scikit-learn's 1797 real 8x8 images; every fifth is kept for the test, of which the network gets 98.5 % or more right.
+The data are scikit-learn's 1797 real 8x8 images; every fifth is kept for the test, of which the network gets about 99 % right.
 A training step, with `backward()` and the optimizer's step, is one compiled program.  `python examples/digits_cnn.py` runs the same
 text under PyTorch.
 """
@@ -24,16 +24,16 @@ class Network(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(1, 16, 3, padding=1)
-        self.conv2 = nn.Conv2d(16, 32, 3, padding=1)
-        self.conv3 = nn.Conv2d(32, 64, 3, padding=1)
+        self.conv1, self.norm1 = nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16)
+        self.conv2, self.norm2 = nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32)
+        self.conv3, self.norm3 = nn.Conv2d(32, 64, 3, padding=1), nn.BatchNorm2d(64)
         self.head = nn.Linear(64 * 2 * 2, 10)
         self.dropout = nn.Dropout(0.3)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = F.relu(self.conv1(x))
-        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
-        x = F.max_pool2d(F.relu(self.conv3(x)), 2)
+        x = F.relu(self.norm1(self.conv1(x)))
+        x = F.max_pool2d(F.relu(self.norm2(self.conv2(x))), 2)
+        x = F.max_pool2d(F.relu(self.norm3(self.conv3(x))), 2)
         return self.head(self.dropout(x.flatten(1)))
 
 

@@ -1,6 +1,6 @@
 """Fit a Gaussian process in plain NumPy: gradients of the likelihood by `dg.value_and_grad`, through a Cholesky factorization.
 
-    python examples/gaussian_process.py [--steps 200] [--eager] [--checkpoint gp.npz] [--out gaussian_process.png]
+    python examples/gaussian_process.py [--steps 200] [--eager] [--checkpoint gp.pt] [--out gaussian_process.png]
 
 Noisy measurements of a periodic curve with a trend.  The kernel is a sum of a smooth and a periodic one; its six parameters, on
 which the answer depends, are those that make the measurements likeliest (Rasmussen and Williams 2006, algorithm 2.1).

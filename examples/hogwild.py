@@ -1,10 +1,11 @@
 """Train one classifier of digits by several processes at once, without locks (Hogwild).
 
-    python examples/hogwild.py [--processes 4] [--epochs 30] [--eager | --compile] [--start spawn] [--out hogwild.png]
+    python examples/hogwild.py [--processes 4] [--epochs 30] [--eager] [--device cuda] [--checkpoint hogwild.pt] [--start spawn]
 
 The model is moved into shared memory. Each process computes gradients by its own part of the batches and writes its steps of SGD
 into the weights that all of them have. They overwrite one another's now and then, which does little harm: steps are small. One
-process then takes the same number of steps alone. The data are scikit-learn's 1797 real 8x8 images.
+process then takes the same number of steps alone. The data are scikit-learn's 1797 real 8x8 images. A checkpoint has the weights
+and how many epochs they have had; the momentum of each process begins anew.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # processes share the cores already
 
+import common
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -45,16 +47,9 @@ def make_model() -> Any:
     return nn.Sequential(nn.Linear(64, 96), nn.ReLU(), nn.Linear(96, 10))
 
 
-def train(rank: int, processes: int, epochs: int, compiled: bool, model: Any, data: Any, done: Any, losses: Any) -> None:
-    """What one process does: its share of each epoch's batches.
-
-    model, done (steps of each process) and losses (by process and epoch) are in shared memory.
-    """
-    dg.config.threads = 1
-    torch.manual_seed(rank)
+def stepper(model: Any) -> Any:
+    """A step of training: images and classes to the loss."""
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM)
-    mine = Subset(data, range(rank, len(data), processes))
-    loader = DataLoader(mine, batch_size=BATCH, shuffle=True, drop_last=True)
 
     def step(x: Any, target: Any) -> Any:
         optimizer.zero_grad()
@@ -63,25 +58,45 @@ def train(rank: int, processes: int, epochs: int, compiled: bool, model: Any, da
         optimizer.step()
         return loss.detach()
 
+    return step
+
+
+def train(rank: int, processes: int, epochs: int, compiled: bool, model: Any, data: Any, done: Any, losses: Any) -> None:
+    """What one process does: its share of each epoch's batches.
+
+    model, done (steps of each process) and losses (by process and epoch) are in shared memory.
+    """
+    dg.config.threads = 1
+    torch.manual_seed(rank)
+    mine = Subset(data, range(rank, len(data), processes))
+    loader = DataLoader(mine, batch_size=BATCH, shuffle=True, drop_last=True)
+    device = next(model.parameters()).device
+    step = stepper(model)
     step = dg.compile(step, mode="max") if compiled else step  # at any price: it is what the example shows
     for epoch in range(epochs):
         total = 0.0
         for x, target in loader:
-            total += step(x, target).item()
+            total += step(x.to(device), target.to(device)).item()
             done[rank] += 1
         losses[rank, epoch] = total / len(loader)
 
 
 def accuracy(model: Any, data: Any) -> float:
-    images, labels = next(iter(DataLoader(data, batch_size=len(data))))
+    device = next(model.parameters()).device
+    images, labels = (t.to(device) for t in next(iter(DataLoader(data, batch_size=len(data)))))
     with torch.no_grad():
         return (model(images).argmax(1) == labels).float().mean().item()
 
 
-def run(processes: int, epochs: int, compiled: bool, start: str, progress: Progress | None = None) -> dict[str, Any]:
-    """Train by so many processes; the model, its accuracy on test images, seconds and losses."""
+def run(
+    processes: int, epochs: int, compiled: bool, start: str, progress: Progress | None = None,
+    device: str = "cpu", weights: Any = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Train by so many processes; the model, its accuracy on test images, seconds and losses.  weights: those to begin with."""
     data, test = load()
-    model = make_model()
+    model = make_model().to(device)
+    if weights is not None:
+        model.load_state_dict(weights)
     model.share_memory()
     done = torch.zeros(processes, dtype=torch.int64).share_memory_()
     losses = torch.full((processes, epochs), float("nan")).share_memory_()
@@ -105,48 +120,52 @@ def run(processes: int, epochs: int, compiled: bool, start: str, progress: Progr
     }  # fmt: skip
 
 
-def draw(path: str, runs: dict[str, dict[str, Any]]) -> None:
+def draw(plt: Any, runs: dict[str, dict[str, Any]]) -> Any:
     """The mean losses by epoch."""
-    import matplotlib  # an optional dependency: only the picture needs it
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axis = pyplot.subplots(figsize=(7, 4), layout="constrained")
+    figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
     for name, found in runs.items():
         axis.plot(1 + np.arange(len(found["losses"])), found["losses"], label=f"{name}: {found['accuracy']:.1%} right")
     axis.set(xlabel="epoch", ylabel="mean loss of the processes", yscale="log")
     axis.legend(title="the same number of epochs")
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    return figure
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--processes", type=int, default=4)
-    parser.add_argument("--epochs", type=int, default=30)
-    way = parser.add_mutually_exclusive_group()
-    way.add_argument("--compile", action="store_true", default=True, help="compile each process's step (the default)")
-    way.add_argument("--eager", action="store_true", help="run the steps as they are")
-    parser.add_argument("--start", choices=["spawn", "fork", "forkserver"], default="spawn")
-    parser.add_argument("--out", default="hogwild.png")
-    options = parser.parse_args()
+def main(arguments: list[str] | None = None) -> argparse.Namespace:
+    made = common.parser(__doc__, "hogwild", turns=30, quick=4, unit="epochs")
+    made.add_argument("--processes", type=int, default=4)
+    made.add_argument("--start", choices=["spawn", "fork", "forkserver"], default="spawn")
+    options = common.parsed(made, arguments)
 
     columns = (TextColumn("{task.description:12}"), BarColumn(), TextColumn("{task.completed:.0f} of {task.total:.0f} steps"))
     runs: dict[str, dict[str, Any]] = {}
+    saved: dict[str, Any] = {}
+    if options.checkpoint and os.path.exists(options.checkpoint):
+        saved = torch.load(options.checkpoint)
     with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as progress:
         for processes in (options.processes, 1):
             name = f"{processes} process" + "es" * (processes > 1)
-            runs[name] = run(processes, options.epochs, not options.eager, options.start, progress)
+            before = saved.get(name, {"weights": None, "losses": []})
+            left = max(0, options.turns - len(before["losses"]))
+            found = run(processes, left, not options.eager, options.start, progress, options.device, before["weights"])
+            found["losses"] = [*before["losses"], *map(float, found["losses"])]
+            runs[name] = found
+            saved[name] = {"weights": found["model"].state_dict(), "losses": found["losses"]}
+            if options.checkpoint:
+                torch.save(saved, options.checkpoint)
     for name, found in runs.items():
         print(f"{name:12} {found['seconds']:6.2f} s, of these {found['working']:5.2f} s at work: "
               f"{found['steps'] / found['working']:7.0f} steps/s   loss {found['losses'][-1]:.4f}   "
-              f"{found['accuracy']:.1%} of test images right")
-    many, one = runs.values()
-    gained = (many["steps"] / many["working"]) / (one["steps"] / one["working"])
+              f"{found['accuracy']:.1%} of test images right")  # fmt: skip
+    many, one = next(iter(runs.values())), runs["1 process"]
+    gained = (many["steps"] / many["working"]) / (one["steps"] / one["working"]) if one["steps"] else 1.0
     print(f"{options.processes} processes take {gained:.1f}x as many steps a second as one, on {os.cpu_count()} cores")
-    draw(options.out, runs)
-    print(f"wrote {options.out}: the losses by epoch")
+    common.picture(options, lambda plt: draw(plt, runs))
+    step = stepper(one["model"])
+    fast = step if options.eager else dg.compile(step, mode="max")
+    x, target = (t.to(options.device) for t in next(iter(DataLoader(load()[0], batch_size=BATCH))))
+    with dg.config.override(threads=1):  # as each process has
+        ratio = common.compare(options, step, fast, x, target)
+    return argparse.Namespace(losses=many["losses"], accuracy=many["accuracy"], step=fast, ratio=ratio)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,23 @@
-"""Blur a photograph and find its edges: a 5x5 Gaussian and the Sobel operator in plain NumPy.
+"""Find the edges in what a camera sees that pans over a photograph: a 5x5 Gaussian and the Sobel operator in plain NumPy.
 
-    python examples/sobel.py [--out sobel.png]
+    python examples/sobel.py [--frames 200] [--eager] [--device cuda] [--checkpoint sobel.pt] [--out sobel.png]
 
-Reads scikit-learn's sample photograph of a Chinese temple; writes the grey photograph beside its edges.
+The photograph is scikit-learn's, of a Chinese temple.  The picture shows the last frame beside its edges, and how strong these were
+in each frame.  `--device cuda` computes on a GPU by CuPy's arrays.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
 
+import common
 import numpy as np
-from PIL import Image
 from sklearn.datasets import load_sample_image
 
 import dynagraph as dg
+from dynagraph import torch  # saves the checkpoint
 
+WIDTH = 400  # of a frame, in pixels
 GAUSSIAN = (1 / 16, 4 / 16, 6 / 16, 4 / 16, 1 / 16)
 
 
@@ -50,29 +51,47 @@ def edges(rgb):
     return np.minimum(strength / (0.6 * strength.max()), 1)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", default="sobel.png")
-    options = parser.parse_args()
-    photograph = load_sample_image("china.jpg")
-    compiled = dg.compile(edges, fullgraph=True)
-    result = compiled(photograph)
-    np.testing.assert_allclose(result, edges(photograph), rtol=1e-4, atol=1e-5)
+def frame(photograph, k: int):
+    """What the camera sees at the k-th moment: it goes to and fro, two pixels each time."""
+    room = photograph.shape[1] - WIDTH
+    left = abs((2 * k + room) % (2 * room) - room)
+    return photograph[:, left : left + WIDTH]
 
-    samples: dict[str, list[float]] = {"eager": [], "compiled": []}
-    for _ in range(15):
-        for name, function in (("eager", edges), ("compiled", compiled)):
-            start = time.perf_counter()
-            function(photograph)
-            samples[name].append(time.perf_counter() - start)
-    eager, ours = (statistics.median(s) * 1e3 for s in samples.values())
-    print(
-        f"{photograph.shape[1]}x{photograph.shape[0]} pixels: eager {eager:.2f} ms, compiled {ours:.2f} ms, {eager / ours:.1f}x"
-    )
-    height, width = result.shape
-    left = grey(photograph)[3 : 3 + height, 3 : 3 + width]
-    Image.fromarray((np.hstack([left, 1 - result]) * 255).astype(np.uint8)).save(options.out)
-    print(f"wrote {options.out}")
+
+def draw(plt, shares: list[float], seen, found):
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+    left.imshow(seen)
+    middle.imshow(1 - found, cmap="gray")
+    for axis in (left, middle):
+        axis.axis("off")
+    right.plot(shares)
+    right.set(xlabel="frame", ylabel="mean strength of its edges")
+    return figure
+
+
+def main(arguments: list[str] | None = None) -> argparse.Namespace:
+    made = common.parser(__doc__, "sobel", turns=200, quick=4, unit="frames", noted="edges")
+    options = common.parsed(made, arguments)
+    photograph = load_sample_image("china.jpg")
+    if options.device != "cpu":
+        import cupy  # only `--device cuda` needs it
+
+        photograph = cupy.asarray(photograph)
+    fast = edges if options.eager else dg.compile(edges, fullgraph=True, mode="max")
+    run = common.Run(options, torch)
+    for k in run.turns():
+        found = fast(frame(photograph, k))
+        run.log(found.mean())
+
+    last = frame(photograph, options.turns - 1)
+    apart = float(abs(fast(last) - edges(last)).max())
+    height, width = last.shape[:2]
+    print(f"{options.turns} frames of {width}x{height} pixels, {run.speed:.0f} a second; "
+          f"greatest difference to the plain function {apart:.1e}")  # fmt: skip
+    seen, shown = (np.asarray(a.get() if options.device != "cpu" else a) for a in (last, fast(last)))
+    common.picture(options, lambda plt: draw(plt, run.losses, seen, shown))
+    ratio = common.compare(options, edges, fast, last)
+    return argparse.Namespace(losses=run.losses, apart=apart, step=fast, ratio=ratio)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import logging
 import time
 import traceback
 import types
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -55,6 +56,7 @@ except ImportError:  # a CPython version that the hook does not know: frames tha
     _frame_hook = None  # type: ignore[assignment]
 
 COLD = frozenset({"COLD_CACHE"})  # reasons that a plain call may take away
+MOST_FILLS = 8  # plain calls of a kind one after the other that may do so: each may have another size, and so other entries
 MAX_CHANGES = 3  # tries of a capture while what it looks at changes
 MAX_CLOSURES = 8  # functions of one code that a broken part calls and that are compiled
 MAX_CALLEES = 256
@@ -91,7 +93,7 @@ class Compilation(Locked):
         self.calls_loops = False  # programs call machine code of loops, which plain calls take step by step
         self.begun: dict[Kind, Attempt] = {}  # whose deadline came while the C compiler was at work
         self.saved: dict[Kind, SavedPrograms] = {}  # of the decorated function itself: what other processes have made
-        self.filled: set[Kind] = set()  # kinds of which a plain call was made to fill caches
+        self.filled: Counter[Kind] = Counter()  # how many of the last calls of a kind were left to fill caches
         self.learned: dict[Kind, dict[int, Any]] = {}  # of loops, by attempts whose deadline came before they were captured
         self.warned = False
         self.programs: list[Program] = decorated.programs
@@ -391,16 +393,23 @@ class Compilation(Locked):
         """A capture that goes on with what earlier ones have learnt of loops, and leaves it to later ones if its deadline comes."""
         learned = self.learned.pop(kind, {})
         try:
-            return self._capture(function, values, learned, COLD if kind not in self.filled else frozenset())
+            try:
+                captured = self._capture(function, values, learned, COLD)
+            except Break as stop:
+                if stop.reason.name not in COLD or self.filled[kind] < MOST_FILLS:
+                    raise
+                return self._capture(function, values, learned, frozenset())  # filling them has not helped
+            del self.filled[kind]  # it has
+            return captured
         except deadline.OutOfTime:
             self.learned[kind] = learned
             raise
 
     def _fills_caches(self, stop: Break, kind: Kind) -> bool:
         """Whether a call shall run plainly: it fills caches of functions that the capture could not pass, and the next one may."""
-        if stop.reason.name not in COLD or kind in self.filled:
+        if stop.reason.name not in COLD or self.filled[kind] == MOST_FILLS:
             return False
-        self.filled.add(kind)
+        self.filled[kind] += 1
         return True
 
     def _capture(

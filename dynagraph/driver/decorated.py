@@ -87,7 +87,8 @@ class Stats:
     fallbacks: failures inside the compiler; each call then ran eagerly.  compile_seconds: time spent on capture and compilation.
     improve_seconds: time that the C compiler has worked beside the calls, with all optimisations, on what was compiled quickly
     first (`config.tiers`).
-    unimproved: programs and native loops for which it failed at that; they stay as they are.  breaks: reasons why captures
+    improving: programs and native loops that still wait for it.  unimproved: those for which it failed; they stay as they are.
+    breaks: reasons why captures
     ended before the function did, with counts.  side_exits: how often native loops were left from within, by line and reason.
     calls_out: how often they called a Python function, and went on, likewise.  not_joined: of dynagraph.torch, why operations
     that were recorded for gradients have a node each, with counts.
@@ -147,6 +148,10 @@ class Stats:
     @property
     def improve_seconds(self) -> float:
         return sum(better.seconds for better in list(self.tiers))
+
+    @property
+    def improving(self) -> int:
+        return sum(not better.found and better.failure is None for better in list(self.tiers))
 
     @property
     def unimproved(self) -> int:

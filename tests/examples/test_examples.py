@@ -20,18 +20,22 @@ from tests.examples.conftest import EXAMPLES
 
 # what a few steps have to come to
 CLAIMS: dict[str, Any] = {
+    "black_scholes": lambda found: found.parity < 1e-9 and found.apart < 1e-9,
     "cartpole": lambda found: found.last > 1.5 * found.first,
     "char_gpt": lambda found: found.losses[-1] < found.losses[0] - 0.5,
     "dcgan": lambda found: found.apart < 0.8 * found.noise,
+    "digits": lambda found: found.accuracy > 0.8 and abs(found.losses[-1] - found.plain[-1]) < 1e-3,
     "digits_cnn": lambda found: found.accuracy > 0.8,
     "finetune": lambda found: found.losses[-1] < found.losses[0] - 0.1,
     "gaussian_process": lambda found: found.losses[-1] < found.losses[0] - 0.2,
     "lstm": lambda found: found.errors[0] < found.unchanged[0] / 2,
     "neural_ode": lambda found: found.losses[-1] < found.losses[0] / 2,
     "pinn": lambda found: found.losses[-1] < found.losses[0] / 2,
+    "sobel": lambda found: found.apart < 1e-4,
+    "spirals": lambda found: found.accuracy > 0.99,
     "vae": lambda found: found.losses[-1] < found.losses[0] - 3,
 }
-EPOCHS = {"dcgan", "digits_cnn", "finetune", "vae"}  # what they count; the others count steps
+UNITS = {"black_scholes": "days", "sobel": "frames"} | dict.fromkeys(["dcgan", "digits", "digits_cnn", "finetune", "vae"], "epochs")
 
 
 @pytest.mark.sampled(5)
@@ -49,7 +53,7 @@ def test_an_example_learns_compiled(example: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("example", CLAIMS, indirect=True)
 def test_an_example_goes_on_from_its_checkpoint(example: Any, tmp_path: Path) -> None:
     """With the same numbers as without a stop."""
-    given = ["--eager", "--quick", "--out", "", "--epochs" if example.__name__ in EPOCHS else "--steps"]
+    given = ["--eager", "--quick", "--out", "", f"--{UNITS.get(example.__name__, 'steps')}"]
     whole = example.main([*given, "2"])
     checkpoint = ["--checkpoint", str(tmp_path / "run.pt")]
     first = example.main([*given, "1", *checkpoint])

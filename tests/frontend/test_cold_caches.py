@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import dynagraph as dg
+from dynagraph.driver.compilation import MOST_FILLS
 
 
 class Recipe:
@@ -33,6 +34,24 @@ def test_the_second_call_is_one_program() -> None:
     assert (f.stats.compiles, sum(f.stats.breaks.values())) == (1, 0)
 
 
+def test_calls_of_other_sizes_fill_it_too() -> None:
+    """As einops' caches are, which have an entry for each shape."""
+
+    @functools.lru_cache(maxsize=1024)
+    def recipe(shape: tuple[int, ...]) -> tuple[Any, ...]:
+        return shape[::-1], {0: shape[0]}, [1, 0]
+
+    @dg.compile(mode="max")
+    def f(x: Any) -> Any:
+        shape, sizes, order = recipe(x.shape)
+        return x.transpose(order).reshape(shape) * sizes[0]
+
+    for n in (3, 4, 5, 6, 6, 5, 4, 7, 7):  # several cold ones in a row, then warm ones
+        x = np.arange(n * 2.0).reshape(n, 2)
+        np.testing.assert_array_equal(f(x), x.T * n)
+    assert (f.stats.compiles, f.stats.hits, sum(f.stats.breaks.values())) == (4, 0, 0), f.stats
+
+
 def test_a_cache_that_stays_cold_breaks() -> None:
     @functools.lru_cache(maxsize=1)
     def recipe(name: str) -> Recipe:
@@ -42,6 +61,6 @@ def test_a_cache_that_stays_cold_breaks() -> None:
     def f(x: Any) -> Any:
         return (x + 1) * recipe("a").factor * recipe("b").factor
 
-    for _ in range(4):
+    for _ in range(MOST_FILLS + 2):
         np.testing.assert_array_equal(f(np.ones(3)), np.full(3, 8.0))
     assert any("[cold-cache]" in line for line in f.stats.breaks), f.stats.breaks

@@ -16,7 +16,9 @@ def example() -> Any:
     spec = importlib.util.spec_from_file_location("hogwild_example", EXAMPLE)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(EXAMPLE.parent))  # it imports what examples share
+        spec.loader.exec_module(module)
     return module
 
 
