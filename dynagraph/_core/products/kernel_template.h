@@ -122,10 +122,70 @@ DEFINE_ROWS(eight_rows, EIGHT)
 #endif
 DEFINE_ROWS(all_rows, DG_ROWS)
 
+/* Whole tiles of rows that are contiguous: along the sum (inner is 1), or below one another (outer is 1).  Any strides would take an
+   address for each row, which are more than there are registers. */
+#define FROM(i) (i < 3 ? a : i < 6 ? third : i < 9 ? sixth : ninth)[(i) % 3 * outer + TERM]
+#define STEP_ALONG(i)                                                                                                 \
+    {                                                                                                                 \
+        const T left = FROM(i);                                                                                       \
+        low##i += left * low;                                                                                         \
+        high##i += left * high;                                                                                       \
+    }
+#define STEP_DOWN(i)                                                                                                  \
+    {                                                                                                                 \
+        const T left = a[i];                                                                                          \
+        low##i += left * low;                                                                                         \
+        high##i += left * high;                                                                                       \
+    }
+#define ADD_TERM(p, STEPS, ROWS_OF_TILE)                                                                              \
+    {                                                                                                                 \
+        enum { TERM = p };                                                                                            \
+        const V low = *(const V *)b, high = *(const V *)(b + LANES);                                                  \
+        ROWS_OF_TILE(STEPS)                                                                                           \
+        b += b_inner;                                                                                                 \
+    }
+#define DEFINE_WHOLE(name, ROWS_OF_TILE)                                                                              \
+    static void NAME(name##_along)(int64_t k, const T *a, int64_t outer, const T *b, int64_t b_inner, T *c, int64_t ldc, \
+                                   int accumulate)                                                                    \
+    {                                                                                                                 \
+        const T *third = a + 3 * outer, *sixth = a + 6 * outer, *ninth = a + 9 * outer;                               \
+        ROWS_OF_TILE(DECLARE)                                                                                         \
+        for (; k >= 0 EIGHT(ONE); k -= 0 EIGHT(ONE)) {                                                                \
+            EIGHT(TERM_ALONG_##name)                                                                                  \
+            a += 0 EIGHT(ONE);                                                                                        \
+            third += 0 EIGHT(ONE);                                                                                    \
+            sixth += 0 EIGHT(ONE);                                                                                    \
+            ninth += 0 EIGHT(ONE);                                                                                    \
+        }                                                                                                             \
+        for (; k > 0; --k, ++a, ++third, ++sixth, ++ninth)                                                            \
+            TERM_ALONG_##name(0)                                                                                      \
+        ROWS_OF_TILE(PUT)                                                                                             \
+    }                                                                                                                 \
+    static void NAME(name##_down)(int64_t k, const T *a, int64_t inner, const T *b, int64_t b_inner, T *c, int64_t ldc, \
+                                  int accumulate)                                                                     \
+    {                                                                                                                 \
+        ROWS_OF_TILE(DECLARE)                                                                                         \
+        for (; k >= 0 TERMS(ONE); k -= 0 TERMS(ONE)) {                                                                \
+            TERMS(TERM_DOWN_##name)                                                                                   \
+        }                                                                                                             \
+        for (; k > 0; --k)                                                                                            \
+            TERM_DOWN_##name(0)                                                                                       \
+        ROWS_OF_TILE(PUT)                                                                                             \
+    }
+#define TERM_ALONG_all_rows(p) ADD_TERM(p, STEP_ALONG, DG_ROWS)
+#define TERM_DOWN_all_rows(p)                                                                                         \
+    ADD_TERM(p, STEP_DOWN, DG_ROWS)                                                                                   \
+    a += inner;
+DEFINE_WHOLE(all_rows, DG_ROWS)
+
 static void NAME(direct)(int64_t rows, int64_t k, const T *a, int64_t outer, int64_t inner, const T *b, int64_t b_inner, T *c,
                          int64_t ldc, int accumulate)
 {
-    if (rows <= 2)
+    if (rows == NAME(MR) && inner == 1)
+        NAME(all_rows_along)(k, a, outer, b, b_inner, c, ldc, accumulate);
+    else if (rows == NAME(MR) && outer == 1)
+        NAME(all_rows_down)(k, a, inner, b, b_inner, c, ldc, accumulate);
+    else if (rows <= 2)
         NAME(two_rows)(rows, k, a, outer, inner, b, b_inner, c, ldc, accumulate);
     else if (rows == 3)
         NAME(three_rows)(rows, k, a, outer, inner, b, b_inner, c, ldc, accumulate);
