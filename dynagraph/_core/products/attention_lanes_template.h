@@ -154,8 +154,39 @@ static void NAME(scale)(int64_t count, T *tile, T factor)
         tile[k] *= factor;
 }
 
+/* rows of any arrays, which are short: a call of memcpy takes longer than most of them */
+static void NAME(copy)(int64_t rows, int64_t width, const T *from, int64_t ld, T *to, int64_t to_ld)
+{
+    for (int64_t i = 0; i < rows; ++i, from += ld, to += to_ld) {
+        int64_t d = 0;
+        for (; d + LANES <= width; d += LANES)
+            AT(to + d) = *(const V *)(from + d);
+        for (; d < width; ++d)
+            to[d] = from[d];
+    }
+}
+
+/* sums[i] = the product of row i of a and of row i of b */
+static void NAME(dots)(int64_t rows, int64_t width, const T *a, int64_t a_ld, const T *b, int64_t b_ld, T *sums)
+{
+    for (int64_t i = 0; i < rows; ++i, a += a_ld, b += b_ld) {
+        V sum = {0};
+        int64_t d = 0;
+        for (; d + LANES <= width; d += LANES)
+            sum += *(const V *)(a + d) * *(const V *)(b + d);
+        T rest = 0, part[BYTES / sizeof(T)];
+        for (; d < width; ++d)
+            rest += a[d] * b[d];
+        AT(part) = sum;
+        for (int64_t half = LANES / 2; half > 0; half /= 2)
+            for (int64_t l = 0; l < half; ++l)
+                part[l] += part[l + half];
+        sums[i] = part[0] + rest;
+    }
+}
+
 const JOIN(dg, lanes, SUFFIX) NAME(dg_lanes) = {QUOTE(ISA), NAME(online), NAME(weigh), NAME(add), NAME(hide),
-                                                NAME(slope), NAME(multiply), NAME(scale)};
+                                                NAME(slope), NAME(multiply), NAME(scale), NAME(copy), NAME(dots)};
 
 #undef JOIN_
 #undef JOIN

@@ -32,6 +32,9 @@ enum { NAME(LANES) = BYTES / sizeof(T), NAME(NR) = 2 * NAME(LANES), NAME(MR) = 0
 /* Eight terms at a time, written out, since a pragma does not survive optimisation at link time.  What counts beside the
    multipliers is how many instructions there are, above all where another thread of the processor shares the core. */
 #define EIGHT(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#define TWO(X) X(0) X(1)
+#define THREE(X) TWO(X) X(2)
+#define FOUR(X) THREE(X) X(3)
 static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, int accumulate)
 {
     DG_ROWS(DECLARE)
@@ -66,6 +69,68 @@ static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, in
 #undef ADD_TERM
     DG_ROWS(PUT)
 }
+
+/* Whole tiles of rows that are contiguous along the sum (inner is 1), or below one another (outer is 1).  Any strides would take an
+   address for each row, which are more than there are registers. */
+#define TERM_OF(STEPS)                                                                                                \
+    {                                                                                                                 \
+        const V low = *(const V *)b, high = *(const V *)(b + LANES);                                                  \
+        DG_ROWS(STEPS)                                                                                                \
+        b += b_inner;                                                                                                 \
+    }
+static void NAME(rows_along)(int64_t k, const T *a, int64_t outer, const T *b, int64_t b_inner, T *c, int64_t ldc, int accumulate)
+{
+    const T *third = a + 3 * outer, *sixth = a + 6 * outer, *ninth = a + 9 * outer;
+    DG_ROWS(DECLARE)
+#define STEP(i)                                                                                                       \
+    {                                                                                                                 \
+        const T left = (i < 3 ? a : i < 6 ? third : i < 9 ? sixth : ninth)[i % 3 * outer + TERM];                     \
+        low##i += left * low;                                                                                         \
+        high##i += left * high;                                                                                       \
+    }
+#define ADD_TERM(p)                                                                                                   \
+    {                                                                                                                 \
+        enum { TERM = p };                                                                                            \
+        TERM_OF(STEP)                                                                                                 \
+    }
+    for (; k >= 0 EIGHT(ONE); k -= 0 EIGHT(ONE)) {
+        EIGHT(ADD_TERM)
+        a += 0 EIGHT(ONE);
+        third += 0 EIGHT(ONE);
+        sixth += 0 EIGHT(ONE);
+        ninth += 0 EIGHT(ONE);
+    }
+    for (; k > 0; --k, ++a, ++third, ++sixth, ++ninth)
+        ADD_TERM(0)
+#undef ADD_TERM
+#undef STEP
+    DG_ROWS(PUT)
+}
+
+static void NAME(rows_down)(int64_t k, const T *a, int64_t inner, const T *b, int64_t b_inner, T *c, int64_t ldc, int accumulate)
+{
+    DG_ROWS(DECLARE)
+#define STEP(i)                                                                                                       \
+    {                                                                                                                 \
+        const T left = a[i];                                                                                          \
+        low##i += left * low;                                                                                         \
+        high##i += left * high;                                                                                       \
+    }
+#define ADD_TERM(p)                                                                                                   \
+    {                                                                                                                 \
+        TERM_OF(STEP)                                                                                                 \
+        a += inner;                                                                                                   \
+    }
+    for (; k >= 0 FOUR(ONE); k -= 0 FOUR(ONE)) {
+        FOUR(ADD_TERM)
+    }
+    for (; k > 0; --k)
+        ADD_TERM(0)
+#undef ADD_TERM
+#undef STEP
+    DG_ROWS(PUT)
+}
+#undef TERM_OF
 
 /* Rows of panels that need not be packed.  Where there are fewer rows than that, the last one is computed again and again: so
    what is added to is read before anything is written. */
@@ -106,9 +171,6 @@ static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, in
         a += inner;                                                                                                   \
         b += b_inner;                                                                                                 \
     }
-#define TWO(X) X(0) X(1)
-#define THREE(X) TWO(X) X(2)
-#define FOUR(X) THREE(X) X(3)
 #define ROW_TERM_two_rows(p) ROW_TERM(TWO)
 #define ROW_TERM_three_rows(p) ROW_TERM(THREE)
 #define ROW_TERM_four_rows(p) ROW_TERM(FOUR)
@@ -122,69 +184,13 @@ DEFINE_ROWS(eight_rows, EIGHT)
 #endif
 DEFINE_ROWS(all_rows, DG_ROWS)
 
-/* Whole tiles of rows that are contiguous: along the sum (inner is 1), or below one another (outer is 1).  Any strides would take an
-   address for each row, which are more than there are registers. */
-#define FROM(i) (i < 3 ? a : i < 6 ? third : i < 9 ? sixth : ninth)[(i) % 3 * outer + TERM]
-#define STEP_ALONG(i)                                                                                                 \
-    {                                                                                                                 \
-        const T left = FROM(i);                                                                                       \
-        low##i += left * low;                                                                                         \
-        high##i += left * high;                                                                                       \
-    }
-#define STEP_DOWN(i)                                                                                                  \
-    {                                                                                                                 \
-        const T left = a[i];                                                                                          \
-        low##i += left * low;                                                                                         \
-        high##i += left * high;                                                                                       \
-    }
-#define ADD_TERM(p, STEPS, ROWS_OF_TILE)                                                                              \
-    {                                                                                                                 \
-        enum { TERM = p };                                                                                            \
-        const V low = *(const V *)b, high = *(const V *)(b + LANES);                                                  \
-        ROWS_OF_TILE(STEPS)                                                                                           \
-        b += b_inner;                                                                                                 \
-    }
-#define DEFINE_WHOLE(name, ROWS_OF_TILE)                                                                              \
-    static void NAME(name##_along)(int64_t k, const T *a, int64_t outer, const T *b, int64_t b_inner, T *c, int64_t ldc, \
-                                   int accumulate)                                                                    \
-    {                                                                                                                 \
-        const T *third = a + 3 * outer, *sixth = a + 6 * outer, *ninth = a + 9 * outer;                               \
-        ROWS_OF_TILE(DECLARE)                                                                                         \
-        for (; k >= 0 EIGHT(ONE); k -= 0 EIGHT(ONE)) {                                                                \
-            EIGHT(TERM_ALONG_##name)                                                                                  \
-            a += 0 EIGHT(ONE);                                                                                        \
-            third += 0 EIGHT(ONE);                                                                                    \
-            sixth += 0 EIGHT(ONE);                                                                                    \
-            ninth += 0 EIGHT(ONE);                                                                                    \
-        }                                                                                                             \
-        for (; k > 0; --k, ++a, ++third, ++sixth, ++ninth)                                                            \
-            TERM_ALONG_##name(0)                                                                                      \
-        ROWS_OF_TILE(PUT)                                                                                             \
-    }                                                                                                                 \
-    static void NAME(name##_down)(int64_t k, const T *a, int64_t inner, const T *b, int64_t b_inner, T *c, int64_t ldc, \
-                                  int accumulate)                                                                     \
-    {                                                                                                                 \
-        ROWS_OF_TILE(DECLARE)                                                                                         \
-        for (; k >= 0 TERMS(ONE); k -= 0 TERMS(ONE)) {                                                                \
-            TERMS(TERM_DOWN_##name)                                                                                   \
-        }                                                                                                             \
-        for (; k > 0; --k)                                                                                            \
-            TERM_DOWN_##name(0)                                                                                       \
-        ROWS_OF_TILE(PUT)                                                                                             \
-    }
-#define TERM_ALONG_all_rows(p) ADD_TERM(p, STEP_ALONG, DG_ROWS)
-#define TERM_DOWN_all_rows(p)                                                                                         \
-    ADD_TERM(p, STEP_DOWN, DG_ROWS)                                                                                   \
-    a += inner;
-DEFINE_WHOLE(all_rows, DG_ROWS)
-
 static void NAME(direct)(int64_t rows, int64_t k, const T *a, int64_t outer, int64_t inner, const T *b, int64_t b_inner, T *c,
                          int64_t ldc, int accumulate)
 {
     if (rows == NAME(MR) && inner == 1)
-        NAME(all_rows_along)(k, a, outer, b, b_inner, c, ldc, accumulate);
+        NAME(rows_along)(k, a, outer, b, b_inner, c, ldc, accumulate);
     else if (rows == NAME(MR) && outer == 1)
-        NAME(all_rows_down)(k, a, inner, b, b_inner, c, ldc, accumulate);
+        NAME(rows_down)(k, a, inner, b, b_inner, c, ldc, accumulate);
     else if (rows <= 2)
         NAME(two_rows)(rows, k, a, outer, inner, b, b_inner, c, ldc, accumulate);
     else if (rows == 3)
