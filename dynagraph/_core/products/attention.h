@@ -8,6 +8,7 @@
         const char *isa;                                                                                                          \
         void (*online)(int64_t keys, int64_t lanes, T *scores, int64_t ld, T *top, T *sum, T *acc, int64_t acc_ld,                \
                        int64_t width);                                                                                            \
+        void (*online_keys)(int64_t keys, int64_t lanes, T *scores, T *top, T *sum, T *acc, int64_t width);                       \
         void (*weigh)(int64_t keys, int64_t lanes, T *scores, int64_t ld, const T *shift, const T *factors);                      \
         void (*add)(int64_t keys, int64_t lanes, T *scores, int64_t ld, const T *numbers, int64_t numbers_ld, int each);          \
         void (*hide)(int64_t keys, int64_t lanes, T *scores, int64_t ld, const T *hidden, int64_t hidden_ld, int each);           \

@@ -87,6 +87,27 @@ static void NAME(online)(int64_t keys, int64_t lanes, T *scores, int64_t ld, T *
     }
 }
 
+/* `online` of one query, whose keys lie in lanes, with minus infinity behind them: the sum has the order of `online` */
+static void NAME(online_keys)(int64_t keys, int64_t lanes, T *scores, T *top, T *sum, T *acc, int64_t width)
+{
+    V most = (V){0} + *top;
+    for (int64_t l = 0; l < lanes; l += LANES)
+        most = NAME(larger)(most, AT(scores + l));
+    T now = most[0];
+    for (int64_t l = 1; l < LANES; ++l)
+        now = most[l] > now ? most[l] : now;
+    const V shift = (V){0} + (now == -(T)__builtin_inf() ? 0 : now), less = NAME(power)((V){0} + *top - shift);
+    for (int64_t l = 0; l < lanes; l += LANES)
+        AT(scores + l) = NAME(power)(AT(scores + l) - shift);
+    T total[2] = {0, 0};
+    for (int64_t j = 0; j < keys; ++j)
+        total[j % 2] += scores[j];
+    *top = now;
+    *sum = *sum * less[0] + (total[0] + total[1]);
+    for (int64_t d = 0; d < width && less[0] != 1; ++d)
+        acc[d] *= less[0];
+}
+
 /* scores become weights 2 ** (score - shift) * factor, with a shift and a factor for each query */
 static void NAME(weigh)(int64_t keys, int64_t lanes, T *scores, int64_t ld, const T *shift, const T *factors)
 {
@@ -185,7 +206,7 @@ static void NAME(dots)(int64_t rows, int64_t width, const T *a, int64_t a_ld, co
     }
 }
 
-const JOIN(dg, lanes, SUFFIX) NAME(dg_lanes) = {QUOTE(ISA), NAME(online), NAME(weigh), NAME(add), NAME(hide),
+const JOIN(dg, lanes, SUFFIX) NAME(dg_lanes) = {QUOTE(ISA), NAME(online), NAME(online_keys), NAME(weigh), NAME(add), NAME(hide),
                                                 NAME(slope), NAME(multiply), NAME(scale), NAME(copy), NAME(dots)};
 
 #undef JOIN_

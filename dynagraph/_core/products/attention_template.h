@@ -303,11 +303,15 @@ static NAME(plan) NAME(planned)(const dg_attention *a)
     return p;
 }
 
+#include "attention_query_template.h"
+
 int JOIN(dg_attention, SUFFIX)(const dg_runtime *rt, const dg_attention *a, dg_stop *stop)
 {
     NAME(plan) p = NAME(planned)(a);
     NAME(forward) sizes;
     p.scratch_bytes = NAME(forward_scratch)(&p, NULL, &sizes);
+    if (NAME(is_query)(&p))
+        return on_threads(rt, NAME(query_range), &p, &p.scratch, p.scratch_bytes, a->batches * a->heads, 1, stop);
     const int64_t units = a->batches * a->heads, part = units < FEW_HEADS * rt->n_threads ? 1 : p.tiles;
     return on_threads(rt, NAME(forward_range), &p, &p.scratch, p.scratch_bytes, units * p.tiles, part, stop);
 }

@@ -85,6 +85,25 @@ def test_bits_do_not_depend_on_threads_or_strides(threads: Any) -> None:
             assert np.array_equal(got, want)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("keys", [5, 32, 45, 96, 203])
+def test_one_query_has_the_bits_that_it_has_beside_others(keys: int, dtype: Any) -> None:
+    order = (0, 1, 2, 3)
+    for width, value_width in ((64, 64), (7, 33), (1, 0)):
+        q = normal(2, 6, 40, width, dtype=dtype)
+        k, v = (normal(2, 3, keys, w, dtype=dtype, seed=s) for s, w in enumerate((width, value_width)))
+        k[1, 0, keys // 2] = np.inf
+        q[0, 1, 3] = np.nan
+        for kind in KINDS:
+            mask, causal = mask_of(kind, 6, 40, keys, dtype), kind in ("causal", "both")
+            others = attention.attention(q, k, v, mask, None, None, 0.3, causal, 0.0, order)
+            for row in (0,) if causal else (0, 3, 39):
+                own = mask if mask is None or mask.shape[-2] == 1 else mask[..., row : row + 1, :]
+                alone = attention.attention(q[:, :, row : row + 1], k, v, own, None, None, 0.3, causal, 0.0, order)
+                for got, want in zip(alone, others):
+                    np.testing.assert_array_equal(got, want[:, :, row : row + 1], f"{width} {kind} {row}")
+
+
 @pytest.mark.parametrize("keys", [90, 300, 1100])  # a tile, all of a head beside each other, too many for that
 def test_bits_do_not_depend_on_where_rows_lie(threads: Any, keys: int) -> None:
     batch, heads, rows, width = 2, 8, 150, 64
