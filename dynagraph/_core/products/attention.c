@@ -24,6 +24,8 @@
 enum {
     KEYS = 96,    /* of a tile: a multiple of the micro-kernels' rows; with their values they stay in the cache of a core */
     QUERIES = 64, /* likewise */
+    BESIDE_BYTES = 1 << 19, /* of all keys and values of a head that are put side by side: of the second cache */
+    FEW_HEADS = 8, /* of a thread: fewer are divided between threads */
     LINE = 64,
     PAGE = 4096,
 };
@@ -100,8 +102,9 @@ static void philox(uint64_t seed, uint64_t counter, int64_t blocks, uint32_t *wo
     }
 }
 
-/* runs `range` over n items, each thread with memory of its own, whose address the plan has */
-static int on_threads(const dg_runtime *rt, dg_range range, void *plan, char **scratch, int64_t bytes, int64_t n, dg_stop *stop)
+/* runs `range` over n items, about `part` at a time, each thread with memory of its own, whose address the plan has */
+static int on_threads(const dg_runtime *rt, dg_range range, void *plan, char **scratch, int64_t bytes, int64_t n, int64_t part,
+                      dg_stop *stop)
 {
     if (n == 0)
         return 0;
@@ -110,7 +113,7 @@ static int on_threads(const dg_runtime *rt, dg_range range, void *plan, char **s
         return DG_NO_MEMORY;
     *scratch = memory + (LINE - (uintptr_t)memory % LINE) % LINE;
     void *buffers[] = {plan};
-    rt->parallel(range, buffers, NULL, n, 1, 1, stop);
+    rt->parallel(range, buffers, NULL, n, part, part, stop);
     rt->give(memory);
     return stop->stopped ? DG_STOPPED : 0;
 }

@@ -8,12 +8,15 @@
         const char *isa;                                                                                                          \
         void (*online)(int64_t keys, int64_t lanes, T *scores, int64_t ld, T *top, T *sum, T *acc, int64_t acc_ld,                \
                        int64_t width);                                                                                            \
+        void (*online_keys)(int64_t keys, int64_t lanes, T *scores, T *top, T *sum, T *acc, int64_t width);                       \
         void (*weigh)(int64_t keys, int64_t lanes, T *scores, int64_t ld, const T *shift, const T *factors);                      \
         void (*add)(int64_t keys, int64_t lanes, T *scores, int64_t ld, const T *numbers, int64_t numbers_ld, int each);          \
         void (*hide)(int64_t keys, int64_t lanes, T *scores, int64_t ld, const T *hidden, int64_t hidden_ld, int each);           \
         void (*slope)(int64_t keys, int64_t lanes, const T *weights, T *by_weights, int64_t ld, const T *less);                   \
         void (*multiply)(int64_t keys, int64_t lanes, T *tile, int64_t ld, const T *factors, int64_t factors_ld);                 \
         void (*scale)(int64_t count, T *tile, T factor);                                                                          \
+        void (*copy)(int64_t rows, int64_t width, const T *from, int64_t ld, T *to, int64_t to_ld);                               \
+        void (*dots)(int64_t rows, int64_t width, const T *a, int64_t a_ld, const T *b, int64_t b_ld, T *sums);                   \
     } dg_lanes_##suffix;                                                                                                          \
     const dg_lanes_##suffix *dg_lanes_of_##suffix(const char *isa);
 DG_DECLARE_LANES(f32, float)

@@ -6,8 +6,8 @@ typedef struct {
     T *shift, *share, *less;                        /* of each query */
     T *by_queries;                                  /* panels of columns */
     T *by_keys, *by_values;                         /* rows */
-    T *rows;                                        /* room for a panel */
-    T *keys, *values;                               /* a tile's rows side by side, where they are scattered in memory */
+    T *rows;                                        /* room for a panel, or for two rows */
+    NAME(beside) beside;
 } NAME(backward);
 
 static int64_t NAME(backward_scratch)(const NAME(plan) *p, int64_t keys, char *memory, NAME(backward) *s)
@@ -26,12 +26,27 @@ static int64_t NAME(backward_scratch)(const NAME(plan) *p, int64_t keys, char *m
     s->share = carve(&at, queries, sizeof(T));
     s->less = carve(&at, queries, sizeof(T));
     s->by_queries = carve(&at, queries * a->width, sizeof(T));
-    s->rows = carve(&at, p->nr * a->width, sizeof(T));
-    s->keys = carve(&at, KEYS * a->width, sizeof(T));
-    s->values = carve(&at, KEYS * a->value_width, sizeof(T));
+    s->rows = carve(&at, p->nr * (a->width + a->value_width), sizeof(T));
+    NAME(carve_beside)(p, &at, &s->beside);
     s->by_keys = carve(&at, keys * p->whole_width, sizeof(T));
     s->by_values = carve(&at, keys * p->whole_value_width, sizeof(T));
     return at - memory;
+}
+
+/* of each query, its gradient times its result */
+static void NAME(dots)(const NAME(plan) *p, const NAME(backward) *s, const T *g, const T *out, int64_t queries)
+{
+    const dg_attention *a = p->a;
+    const int64_t width = a->value_width;
+    if (a->g.column == 1 && a->out.column == 1) {
+        p->lanes->dots(queries, width, g, a->g.row, out, a->out.row, s->less);
+        return;
+    }
+    for (int64_t i = 0; i < queries; ++i) {
+        NAME(pack_rows)(p->lanes, g, &a->g, i, 1, 1, width, width, s->rows);
+        NAME(pack_rows)(p->lanes, out, &a->out, i, 1, 1, width, width, s->rows + width);
+        p->lanes->dots(1, width, s->rows, 0, s->rows + width, 0, s->less + i);
+    }
 }
 
 /* what a tile of queries brings: packed operands, and what is subtracted from scores and from gradients by weights */
@@ -44,24 +59,20 @@ static void NAME(bring)(const NAME(plan) *p, const NAME(backward) *s, int64_t ba
     NAME(pack_columns)(p->lanes, q, &a->q, query, queries, a->width, nr, (T)(a->scale * LOG2_E), s->queries);
     NAME(pack_columns)(p->lanes, g, &a->g, query, queries, a->value_width, nr, 1, s->by_out);
     if (p->by_keys) {
-        NAME(pack_rows)(q, &a->q, query, queries, tile, a->width, p->whole_width, s->query_rows);
-        NAME(pack_rows)(g, &a->g, query, queries, tile, a->value_width, p->whole_value_width, s->by_out_rows);
+        NAME(pack_rows)(p->lanes, q, &a->q, query, queries, tile, a->width, p->whole_width, s->query_rows);
+        NAME(pack_rows)(p->lanes, g, &a->g, query, queries, tile, a->value_width, p->whole_value_width, s->by_out_rows);
     }
     for (int64_t i = 0; i < tile; ++i, sums += a->sums.row) {
         s->shift[i] = __builtin_inf(); /* no weights: of rows that see nothing, and where there are no rows */
         s->share[i] = s->less[i] = 0;
         if (i >= queries)
             continue;
-        const T *by = g + (query + i) * a->g.row, *result = out + (query + i) * a->out.row;
         if (sums[0] != -(T)__builtin_inf()) {
             s->shift[i] = sums[0];
             s->share[i] = 1 / sums[a->sums.column];
         }
-        T sum = 0;
-        for (int64_t d = 0; d < a->value_width; ++d)
-            sum += by[d * a->g.column] * result[d * a->out.column];
-        s->less[i] = sum;
     }
+    NAME(dots)(p, s, g + query * a->g.row, out + query * a->out.row, queries);
 }
 
 /* The gradients by scores of a panel are added to those by a mask. */
@@ -81,8 +92,8 @@ static void NAME(meet_again)(const NAME(plan) *p, const NAME(backward) *s, int64
     const dg_attention *a = p->a;
     const int64_t nr = p->nr, ld = p->panels * nr, depth = (queries + nr - 1) / nr * nr;
     dg_tensor of_k = a->k, of_v = a->v;
-    const T *k = NAME(tile_rows)(a, &of_k, batch, head, key, keys, a->width, queries > nr, s->keys);
-    const T *v = NAME(tile_rows)(a, &of_v, batch, head, key, keys, a->value_width, queries > nr, s->values);
+    const T *k = NAME(tile_rows)(p, &s->beside, &of_k, batch, head, key, keys, a->width, s->beside.keys);
+    const T *v = NAME(tile_rows)(p, &s->beside, &of_v, batch, head, key, keys, a->value_width, s->beside.values);
     for (int64_t i = 0; i < depth; i += nr) {
         T *weights = s->weights + i, *slopes = s->slopes + i;
         const int64_t seen = NAME(score)(p, batch, head, query + i, key, keys, s->queries + i * a->width, k, &of_k, weights, ld,
@@ -127,28 +138,22 @@ static void NAME(put_by_queries)(const NAME(plan) *p, const NAME(backward) *s, i
     T *to = NAME(start)(a, &a->dq, batch, head) + query * a->dq.row;
     p->lanes->scale(p->panels * nr * a->width, s->by_queries, (T)a->scale);
     for (int64_t first = 0; first < queries; first += nr)
-        NAME(put_columns)(s->by_queries + first * a->width, nr, least(nr, queries - first), a->width, s->rows, &a->dq,
+        NAME(put_columns)(p->lanes, s->by_queries + first * a->width, nr, least(nr, queries - first), a->width, s->rows, &a->dq,
                           to + first * a->dq.row);
 }
 
-static void NAME(put_rows)(const LANES *lanes, const dg_attention *a, const dg_tensor *t, int64_t batch, int64_t head, int64_t key,
-                           int64_t keys, int64_t width, T *from, int64_t ld, T factor)
+static void NAME(put_by_keys)(const LANES *lanes, const dg_attention *a, const dg_tensor *t, int64_t batch, int64_t head, int64_t key,
+                              int64_t keys, int64_t width, T *from, int64_t ld, T factor)
 {
     if (!t->data)
         return;
-    T *to = NAME(start)(a, t, batch, head) + key * t->row;
-    lanes->scale(keys * ld, from, factor);
-    for (int64_t j = 0; j < keys; ++j, from += ld, to += t->row) {
-        if (t->column == 1)
-            memcpy(to, from, (size_t)width * sizeof(T));
-        else
-            for (int64_t d = 0; d < width; ++d)
-                to[d * t->column] = from[d];
-    }
+    if (factor != 1)
+        lanes->scale(keys * ld, from, factor);
+    NAME(put_rows)(lanes, keys, width, from, ld, t, NAME(start)(a, t, batch, head) + key * t->row);
 }
 
 /* The gradients that come of queries `query` to `end` of heads that share keys, and the keys `key` to `last`. */
-static void NAME(gradients)(const NAME(plan) *p, const NAME(backward) *s, int64_t batch, int64_t head, int64_t heads,
+static void NAME(gradients)(const NAME(plan) *p, NAME(backward) *s, int64_t batch, int64_t head, int64_t heads,
                             int64_t query, int64_t end, int64_t key, int64_t last)
 {
     const dg_attention *a = p->a;
@@ -157,6 +162,7 @@ static void NAME(gradients)(const NAME(plan) *p, const NAME(backward) *s, int64_
         memset(s->by_keys, 0, (size_t)(span * p->whole_width) * sizeof(T));
         memset(s->by_values, 0, (size_t)(span * p->whole_value_width) * sizeof(T));
     }
+    NAME(bring_beside)(p, &s->beside, batch, head, key, last);
     for (int64_t h = head; h < head + heads; ++h)
         for (int64_t i = query; i < end; i += tile) {
             const int64_t queries = least(tile, end - i), seen = a->causal ? least(last, i + queries) : last;
@@ -171,8 +177,8 @@ static void NAME(gradients)(const NAME(plan) *p, const NAME(backward) *s, int64_
                 NAME(put_by_queries)(p, s, batch, h, i, queries);
         }
     if (p->by_keys) {
-        NAME(put_rows)(p->lanes, a, &a->dk, batch, shared, key, span, a->width, s->by_keys, p->whole_width, (T)a->scale);
-        NAME(put_rows)(p->lanes, a, &a->dv, batch, shared, key, span, a->value_width, s->by_values, p->whole_value_width, 1);
+        NAME(put_by_keys)(p->lanes, a, &a->dk, batch, shared, key, span, a->width, s->by_keys, p->whole_width, (T)a->scale);
+        NAME(put_by_keys)(p->lanes, a, &a->dv, batch, shared, key, span, a->value_width, s->by_values, p->whole_value_width, 1);
     }
 }
 
@@ -245,7 +251,7 @@ static int NAME(by_masks)(const dg_runtime *rt, NAME(plan) *p, dg_stop *stop)
         p->by_mask[m] = 1;
         p->scratch_bytes = NAME(backward_scratch)(p, 0, NULL, &sizes);
         const int64_t tiles = (t->row ? p->tiles : 1) * (t->column ? (a->keys + KEYS - 1) / KEYS : 1);
-        status = on_threads(rt, NAME(by_mask_range), p, &p->scratch, p->scratch_bytes, units * tiles, stop);
+        status = on_threads(rt, NAME(by_mask_range), p, &p->scratch, p->scratch_bytes, units * tiles, 1, stop);
         p->by_mask[m] = 0;
     }
     memcpy(p->by_mask, own, sizeof own);
@@ -265,19 +271,19 @@ int JOIN(dg_attention_gradient, SUFFIX)(const dg_runtime *rt, const dg_attention
     if (by_keys && a->dq.data && (units >= rt->n_threads || rt->n_threads == 1)) {
         p.by_queries = p.by_keys = 1;
         p.scratch_bytes = NAME(backward_scratch)(&p, a->keys, NULL, &sizes);
-        return on_threads(rt, NAME(backward_range), &p, &p.scratch, p.scratch_bytes, units, stop);
+        return on_threads(rt, NAME(backward_range), &p, &p.scratch, p.scratch_bytes, units, 1, stop);
     }
     if (by_keys) {
         p.by_keys = 1;
         p.scratch_bytes = NAME(backward_scratch)(&p, KEYS, NULL, &sizes);
         const int64_t tiles = units * ((a->keys + KEYS - 1) / KEYS);
-        status = on_threads(rt, NAME(backward_range), &p, &p.scratch, p.scratch_bytes, tiles, stop);
+        status = on_threads(rt, NAME(backward_range), &p, &p.scratch, p.scratch_bytes, tiles, 1, stop);
     }
     if (a->dq.data && !status) {
         p.by_keys = 0, p.by_queries = 1;
         memset(p.by_mask, 0, sizeof p.by_mask);
         p.scratch_bytes = NAME(backward_scratch)(&p, a->keys, NULL, &sizes);
-        status = on_threads(rt, NAME(backward_range), &p, &p.scratch, p.scratch_bytes, a->batches * a->heads * p.tiles, stop);
+        status = on_threads(rt, NAME(backward_range), &p, &p.scratch, p.scratch_bytes, a->batches * a->heads * p.tiles, 1, stop);
     }
     return status;
 }

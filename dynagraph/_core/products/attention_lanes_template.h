@@ -87,6 +87,27 @@ static void NAME(online)(int64_t keys, int64_t lanes, T *scores, int64_t ld, T *
     }
 }
 
+/* `online` of one query, whose keys lie in lanes, with minus infinity behind them: the sum has the order of `online` */
+static void NAME(online_keys)(int64_t keys, int64_t lanes, T *scores, T *top, T *sum, T *acc, int64_t width)
+{
+    V most = (V){0} + *top;
+    for (int64_t l = 0; l < lanes; l += LANES)
+        most = NAME(larger)(most, AT(scores + l));
+    T now = most[0];
+    for (int64_t l = 1; l < LANES; ++l)
+        now = most[l] > now ? most[l] : now;
+    const V shift = (V){0} + (now == -(T)__builtin_inf() ? 0 : now), less = NAME(power)((V){0} + *top - shift);
+    for (int64_t l = 0; l < lanes; l += LANES)
+        AT(scores + l) = NAME(power)(AT(scores + l) - shift);
+    T total[2] = {0, 0};
+    for (int64_t j = 0; j < keys; ++j)
+        total[j % 2] += scores[j];
+    *top = now;
+    *sum = *sum * less[0] + (total[0] + total[1]);
+    for (int64_t d = 0; d < width && less[0] != 1; ++d)
+        acc[d] *= less[0];
+}
+
 /* scores become weights 2 ** (score - shift) * factor, with a shift and a factor for each query */
 static void NAME(weigh)(int64_t keys, int64_t lanes, T *scores, int64_t ld, const T *shift, const T *factors)
 {
@@ -154,8 +175,39 @@ static void NAME(scale)(int64_t count, T *tile, T factor)
         tile[k] *= factor;
 }
 
-const JOIN(dg, lanes, SUFFIX) NAME(dg_lanes) = {QUOTE(ISA), NAME(online), NAME(weigh), NAME(add), NAME(hide),
-                                                NAME(slope), NAME(multiply), NAME(scale)};
+/* rows of any arrays, which are short: a call of memcpy takes longer than most of them */
+static void NAME(copy)(int64_t rows, int64_t width, const T *from, int64_t ld, T *to, int64_t to_ld)
+{
+    for (int64_t i = 0; i < rows; ++i, from += ld, to += to_ld) {
+        int64_t d = 0;
+        for (; d + LANES <= width; d += LANES)
+            AT(to + d) = *(const V *)(from + d);
+        for (; d < width; ++d)
+            to[d] = from[d];
+    }
+}
+
+/* sums[i] = the product of row i of a and of row i of b */
+static void NAME(dots)(int64_t rows, int64_t width, const T *a, int64_t a_ld, const T *b, int64_t b_ld, T *sums)
+{
+    for (int64_t i = 0; i < rows; ++i, a += a_ld, b += b_ld) {
+        V sum = {0};
+        int64_t d = 0;
+        for (; d + LANES <= width; d += LANES)
+            sum += *(const V *)(a + d) * *(const V *)(b + d);
+        T rest = 0, part[BYTES / sizeof(T)];
+        for (; d < width; ++d)
+            rest += a[d] * b[d];
+        AT(part) = sum;
+        for (int64_t half = LANES / 2; half > 0; half /= 2)
+            for (int64_t l = 0; l < half; ++l)
+                part[l] += part[l + half];
+        sums[i] = part[0] + rest;
+    }
+}
+
+const JOIN(dg, lanes, SUFFIX) NAME(dg_lanes) = {QUOTE(ISA), NAME(online), NAME(online_keys), NAME(weigh), NAME(add), NAME(hide),
+                                                NAME(slope), NAME(multiply), NAME(scale), NAME(copy), NAME(dots)};
 
 #undef JOIN_
 #undef JOIN

@@ -13,9 +13,16 @@ typedef struct {
     int64_t whole_width, whole_value_width; /* in whole panels */
     int32_t by_queries, by_keys;            /* what a part of the gradients computes */
     int32_t by_mask[DG_MASKS];              /* likewise */
+    int64_t beside; /* how many scattered rows of keys and of values there is room for side by side; 0: they are read where they lie */
     char *scratch;
     int64_t scratch_bytes; /* of a thread */
 } NAME(plan);
+
+/* Keys `first` to `last` of a head side by side, and their values: what is scattered of them; or a tile at a time. */
+typedef struct {
+    T *keys, *values;
+    int64_t batch, head, first, last;
+} NAME(beside);
 
 static T *NAME(start)(const dg_attention *a, const dg_tensor *t, int64_t batch, int64_t head)
 {
@@ -43,45 +50,79 @@ static void NAME(pack_columns)(const LANES *lanes, const T *from, const dg_tenso
 }
 
 /* rows `first` on, `count` of them and zeros up to `whole`, each filled up to `columns` */
-static void NAME(pack_rows)(const T *from, const dg_tensor *t, int64_t first, int64_t count, int64_t whole, int64_t width,
-                            int64_t columns, T *to)
+static void NAME(pack_rows)(const LANES *lanes, const T *from, const dg_tensor *t, int64_t first, int64_t count, int64_t whole,
+                            int64_t width, int64_t columns, T *to)
 {
     const T *row = from + first * t->row;
-    for (int64_t r = 0; r < count; ++r, row += t->row, to += columns) {
-        if (t->column == 1)
-            memcpy(to, row, (size_t)width * sizeof(T));
-        else
+    if (t->column == 1)
+        lanes->copy(count, width, row, t->row, to, columns);
+    else
+        for (int64_t r = 0; r < count; ++r)
             for (int64_t d = 0; d < width; ++d)
-                to[d] = row[d * t->column];
-        memset(to + width, 0, (size_t)(columns - width) * sizeof(T));
-    }
-    memset(to, 0, (size_t)((whole - count) * columns) * sizeof(T));
+                to[r * columns + d] = row[r * t->row + d * t->column];
+    for (int64_t r = 0; r < count && columns > width; ++r)
+        memset(to + r * columns + width, 0, (size_t)(columns - width) * sizeof(T));
+    memset(to + count * columns, 0, (size_t)((whole - count) * columns) * sizeof(T));
+}
+
+/* `count` rows that lie `ld` elements apart, as rows of an array */
+static void NAME(put_rows)(const LANES *lanes, int64_t count, int64_t width, const T *rows, int64_t ld, const dg_tensor *t, T *to)
+{
+    if (t->column == 1)
+        lanes->copy(count, width, rows, ld, to, t->row);
+    else
+        for (int64_t i = 0; i < count; ++i)
+            for (int64_t d = 0; d < width; ++d)
+                to[i * t->row + d * t->column] = rows[i * ld + d];
 }
 
 /* a panel of columns, `columns` of them, as rows of an array; `rows` is room for one panel */
-static void NAME(put_columns)(const T *panel, int64_t nr, int64_t columns, int64_t width, T *rows, const dg_tensor *t, T *to)
+static void NAME(put_columns)(const LANES *lanes, const T *panel, int64_t nr, int64_t columns, int64_t width, T *rows, const dg_tensor *t, T *to)
 {
     const dg_matrix matrix = {.data = panel, .element = ELEMENT(SUFFIX), .outer = nr, .inner = 1};
     if (width)
         JOIN(dg_pack_matrix, SUFFIX)(&matrix, 0, 0, width, 0, columns, width, rows);
-    for (int64_t i = 0; i < columns; ++i, rows += width, to += t->row) {
-        if (t->column == 1)
-            memcpy(to, rows, (size_t)width * sizeof(T));
-        else
-            for (int64_t d = 0; d < width; ++d)
-                to[d * t->column] = rows[d];
-    }
+    NAME(put_rows)(lanes, columns, width, rows, width, t, to);
 }
 
-/* The rows of a tile of keys or values, of tensor t: where they lie, or in `room`, if they are scattered and read several times
-   (`again`); t then says how they lie there. */
-static const T *NAME(tile_rows)(const dg_attention *a, dg_tensor *t, int64_t batch, int64_t head, int64_t key, int64_t keys,
-                                int64_t width, int again, T *room)
+/* room in a thread's memory */
+static void NAME(carve_beside)(const NAME(plan) *p, char **at, NAME(beside) *b)
 {
-    const T *from = NAME(start)(a, t, batch, head / a->shared);
-    if (!again || !scattered(t, width, sizeof(T)))
+    b->keys = carve(at, p->beside * p->a->width, sizeof(T));
+    b->values = carve(at, p->beside * p->a->value_width, sizeof(T));
+    b->first = b->last = 0;
+}
+
+/* What is scattered of keys `first` to `last` and their values is put side by side, where it is not yet and there is room. */
+static void NAME(bring_beside)(const NAME(plan) *p, NAME(beside) *b, int64_t batch, int64_t head, int64_t first, int64_t last)
+{
+    const dg_attention *a = p->a;
+    head /= a->shared;
+    if (last - first > p->beside) {
+        b->first = b->last = 0;
+        return;
+    }
+    if (b->last > b->first && b->batch == batch && b->head == head && b->first <= first && last <= b->last)
+        return;
+    b->batch = batch, b->head = head, b->first = first, b->last = last;
+    const int64_t n = last - first;
+    if (scattered(&a->k, a->width, sizeof(T)))
+        NAME(pack_rows)(p->lanes, NAME(start)(a, &a->k, batch, head), &a->k, first, n, n, a->width, a->width, b->keys);
+    if (scattered(&a->v, a->value_width, sizeof(T)))
+        NAME(pack_rows)(p->lanes, NAME(start)(a, &a->v, batch, head), &a->v, first, n, n, a->value_width, a->value_width, b->values);
+}
+
+/* The rows of a tile of keys or values, of tensor t: where they lie, or in `room` side by side; t then says how they lie there. */
+static const T *NAME(tile_rows)(const NAME(plan) *p, const NAME(beside) *b, dg_tensor *t, int64_t batch, int64_t head, int64_t key,
+                                int64_t keys, int64_t width, T *room)
+{
+    const T *from = NAME(start)(p->a, t, batch, head / p->a->shared);
+    if (!p->beside || !scattered(t, width, sizeof(T)))
         return from + key * t->row;
-    NAME(pack_rows)(from, t, key, keys, keys, width, width, room);
+    if (b->last > b->first)
+        room += (key - b->first) * width;
+    else
+        NAME(pack_rows)(p->lanes, from, t, key, keys, keys, width, width, room);
     t->row = width;
     t->column = 1;
     return room;
@@ -158,7 +199,8 @@ static void NAME(keep)(const dg_attention *a, int64_t batch, int64_t head, int64
 /* -- forward ---------------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    T *queries, *acc, *scores, *factors, *top, *sum, *keys, *values, *rows;
+    T *queries, *acc, *scores, *factors, *top, *sum, *rows;
+    NAME(beside) beside;
 } NAME(forward);
 
 static int64_t NAME(forward_scratch)(const NAME(plan) *p, char *memory, NAME(forward) *s)
@@ -172,8 +214,7 @@ static int64_t NAME(forward_scratch)(const NAME(plan) *p, char *memory, NAME(for
     s->factors = carve(&at, KEYS * p->nr, sizeof(T));
     s->top = carve(&at, queries, sizeof(T));
     s->sum = carve(&at, queries, sizeof(T));
-    s->keys = carve(&at, KEYS * a->width, sizeof(T));
-    s->values = carve(&at, KEYS * a->value_width, sizeof(T));
+    NAME(carve_beside)(p, &at, &s->beside);
     s->rows = carve(&at, p->nr * a->value_width, sizeof(T));
     return at - memory;
 }
@@ -212,7 +253,7 @@ static void NAME(finish)(const NAME(plan) *p, const NAME(forward) *s, int64_t ba
     for (int64_t first = 0; first < queries; first += nr) {
         T *acc = s->acc + first * width;
         p->lanes->multiply(width, nr, acc, nr, s->sum + first, 0);
-        NAME(put_columns)(acc, nr, least(nr, queries - first), width, s->rows, &a->out, out + first * a->out.row);
+        NAME(put_columns)(p->lanes, acc, nr, least(nr, queries - first), width, s->rows, &a->out, out + first * a->out.row);
     }
 }
 
@@ -234,11 +275,12 @@ static void NAME(forward_range)(void *const *buffers, const int64_t *sizes, int6
             s.top[i] = -(T)__builtin_inf();
             s.sum[i] = 0;
         }
+        NAME(bring_beside)(p, &s.beside, batch, head, 0, a->keys);
         for (int64_t key = 0; key < visible; key += KEYS) {
             const int64_t keys = least(KEYS, visible - key);
             dg_tensor of_k = a->k, of_v = a->v;
-            const T *keys_at = NAME(tile_rows)(a, &of_k, batch, head, key, keys, a->width, queries > nr, s.keys);
-            const T *values_at = NAME(tile_rows)(a, &of_v, batch, head, key, keys, a->value_width, queries > nr, s.values);
+            const T *keys_at = NAME(tile_rows)(p, &s.beside, &of_k, batch, head, key, keys, a->width, s.beside.keys);
+            const T *values_at = NAME(tile_rows)(p, &s.beside, &of_v, batch, head, key, keys, a->value_width, s.beside.values);
             for (int64_t i = 0; i < queries; i += nr)
                 NAME(meet)(p, &s, i / nr, batch, head, query + i, key, keys, keys_at, &of_k, values_at, &of_v);
         }
@@ -254,17 +296,24 @@ static NAME(plan) NAME(planned)(const dg_attention *a)
     p.panels = least((a->rows + p.nr - 1) / p.nr, (QUERIES + p.nr - 1) / p.nr);
     p.panels = p.panels < 1 ? 1 : p.panels;
     p.tiles = (a->rows + p.panels * p.nr - 1) / (p.panels * p.nr);
+    if (p.panels > 1 && (scattered(&a->k, a->width, sizeof(T)) || scattered(&a->v, a->value_width, sizeof(T))))
+        p.beside = a->keys * (a->width + a->value_width) * (int64_t)sizeof(T) <= BESIDE_BYTES && a->keys > KEYS ? a->keys : KEYS;
     p.whole_width = (a->width + p.nr - 1) / p.nr * p.nr;
     p.whole_value_width = (a->value_width + p.nr - 1) / p.nr * p.nr;
     return p;
 }
+
+#include "attention_query_template.h"
 
 int JOIN(dg_attention, SUFFIX)(const dg_runtime *rt, const dg_attention *a, dg_stop *stop)
 {
     NAME(plan) p = NAME(planned)(a);
     NAME(forward) sizes;
     p.scratch_bytes = NAME(forward_scratch)(&p, NULL, &sizes);
-    return on_threads(rt, NAME(forward_range), &p, &p.scratch, p.scratch_bytes, a->batches * a->heads * p.tiles, stop);
+    if (NAME(is_query)(&p))
+        return on_threads(rt, NAME(query_range), &p, &p.scratch, p.scratch_bytes, a->batches * a->heads, 1, stop);
+    const int64_t units = a->batches * a->heads, part = units < FEW_HEADS * rt->n_threads ? 1 : p.tiles;
+    return on_threads(rt, NAME(forward_range), &p, &p.scratch, p.scratch_bytes, units * p.tiles, part, stop);
 }
 
 #include "attention_gradient_template.h"

@@ -33,6 +33,9 @@ enum { NAME(LANES) = BYTES / sizeof(T), NAME(NR) = 2 * NAME(LANES), NAME(MR) = 0
 /* Eight terms at a time, written out, since a pragma does not survive optimisation at link time.  What counts beside the
    multipliers is how many instructions there are, above all where another thread of the processor shares the core. */
 #define EIGHT(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#define TWO(X) X(0) X(1)
+#define THREE(X) TWO(X) X(2)
+#define FOUR(X) THREE(X) X(3)
 static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, int accumulate)
 {
     DG_ROWS(DECLARE)
@@ -67,6 +70,68 @@ static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, in
 #undef ADD_TERM
     DG_ROWS(PUT)
 }
+
+/* Whole tiles of rows that are contiguous along the sum (inner is 1), or below one another (outer is 1).  Any strides would take an
+   address for each row, which are more than there are registers. */
+#define TERM_OF(STEPS)                                                                                                \
+    {                                                                                                                 \
+        const V low = *(const V *)b, high = *(const V *)(b + LANES);                                                  \
+        DG_ROWS(STEPS)                                                                                                \
+        b += b_inner;                                                                                                 \
+    }
+static void NAME(rows_along)(int64_t k, const T *a, int64_t outer, const T *b, int64_t b_inner, T *c, int64_t ldc, int accumulate)
+{
+    const T *third = a + 3 * outer, *sixth = a + 6 * outer, *ninth = a + 9 * outer;
+    DG_ROWS(DECLARE)
+#define STEP(i)                                                                                                       \
+    {                                                                                                                 \
+        const T left = (i < 3 ? a : i < 6 ? third : i < 9 ? sixth : ninth)[i % 3 * outer + TERM];                     \
+        low##i += left * low;                                                                                         \
+        high##i += left * high;                                                                                       \
+    }
+#define ADD_TERM(p)                                                                                                   \
+    {                                                                                                                 \
+        enum { TERM = p };                                                                                            \
+        TERM_OF(STEP)                                                                                                 \
+    }
+    for (; k >= 0 EIGHT(ONE); k -= 0 EIGHT(ONE)) {
+        EIGHT(ADD_TERM)
+        a += 0 EIGHT(ONE);
+        third += 0 EIGHT(ONE);
+        sixth += 0 EIGHT(ONE);
+        ninth += 0 EIGHT(ONE);
+    }
+    for (; k > 0; --k, ++a, ++third, ++sixth, ++ninth)
+        ADD_TERM(0)
+#undef ADD_TERM
+#undef STEP
+    DG_ROWS(PUT)
+}
+
+static void NAME(rows_down)(int64_t k, const T *a, int64_t inner, const T *b, int64_t b_inner, T *c, int64_t ldc, int accumulate)
+{
+    DG_ROWS(DECLARE)
+#define STEP(i)                                                                                                       \
+    {                                                                                                                 \
+        const T left = a[i];                                                                                          \
+        low##i += left * low;                                                                                         \
+        high##i += left * high;                                                                                       \
+    }
+#define ADD_TERM(p)                                                                                                   \
+    {                                                                                                                 \
+        TERM_OF(STEP)                                                                                                 \
+        a += inner;                                                                                                   \
+    }
+    for (; k >= 0 FOUR(ONE); k -= 0 FOUR(ONE)) {
+        FOUR(ADD_TERM)
+    }
+    for (; k > 0; --k)
+        ADD_TERM(0)
+#undef ADD_TERM
+#undef STEP
+    DG_ROWS(PUT)
+}
+#undef TERM_OF
 
 /* Rows of panels that need not be packed.  Where there are fewer rows than that, the last one is computed again and again: so
    what is added to is read before anything is written. */
@@ -107,9 +172,6 @@ static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, in
         a += inner;                                                                                                   \
         b += b_inner;                                                                                                 \
     }
-#define TWO(X) X(0) X(1)
-#define THREE(X) TWO(X) X(2)
-#define FOUR(X) THREE(X) X(3)
 #define ROW_TERM_two_rows(p) ROW_TERM(TWO)
 #define ROW_TERM_three_rows(p) ROW_TERM(THREE)
 #define ROW_TERM_four_rows(p) ROW_TERM(FOUR)
@@ -126,7 +188,11 @@ DEFINE_ROWS(all_rows, DG_ROWS)
 static void NAME(direct)(int64_t rows, int64_t k, const T *a, int64_t outer, int64_t inner, const T *b, int64_t b_inner, T *c,
                          int64_t ldc, int accumulate)
 {
-    if (rows <= 2)
+    if (rows == NAME(MR) && inner == 1)
+        NAME(rows_along)(k, a, outer, b, b_inner, c, ldc, accumulate);
+    else if (rows == NAME(MR) && outer == 1)
+        NAME(rows_down)(k, a, inner, b, b_inner, c, ldc, accumulate);
+    else if (rows <= 2)
         NAME(two_rows)(rows, k, a, outer, inner, b, b_inner, c, ldc, accumulate);
     else if (rows == 3)
         NAME(three_rows)(rows, k, a, outer, inner, b, b_inner, c, ldc, accumulate);

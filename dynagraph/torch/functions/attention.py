@@ -33,6 +33,7 @@ from dynagraph.torch.functions.activations import in_single
 from dynagraph.torch.functions.arithmetic import add, mul
 from dynagraph.torch.functions.causal_bias import CausalBias
 from dynagraph.torch.functions.common import NAMESPACES, cast, check_tensor, function
+from dynagraph.torch.functions.comparisons import logical_not
 from dynagraph.torch.functions.diagonals import repeat_interleave
 from dynagraph.torch.functions.dropout import dropout
 from dynagraph.torch.functions.indexing import MASKED_FILL
@@ -345,23 +346,32 @@ def _check_ranks(q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None, mask: 
     return ndim == 3
 
 
-def canonical_mask(
-    mask: Tensor | None, mask_name: str, target_type: dtypes.dtype, other: Tensor | None = None, other_name: str = ""
-) -> Tensor | None:
-    """A mask as what is added to scores: minus infinity where one of bools is True.  `other`: one that should be of its dtype."""
+def checked_mask(mask: Tensor | None, mask_name: str, other: Tensor | None = None, other_name: str = "") -> Tensor | None:
+    """A mask of bools or numbers.  `other`: one that should be of its dtype."""
     if mask is None:
         return None
-    kind = mask._array.dtype.kind
-    if kind not in "bfV":
+    if mask._array.dtype.kind not in "bfV":
         raise AssertionError(f"only bool and floating types of {mask_name} are supported")
     if other is not None and other.dtype is not mask.dtype:
         warnings.warn(
             f"Support for mismatched {mask_name} and {other_name} is deprecated. Use same type for both instead.", stacklevel=3
         )
-    if kind != "b":
+    return mask
+
+
+def as_numbers(mask: Tensor | None, target_type: dtypes.dtype) -> Tensor | None:
+    """A mask as what is added to scores: minus infinity where one of bools is True."""
+    if mask is None or mask._array.dtype.kind != "b":
         return mask
     zeros = library_of_array(mask._array).zeros(mask._array.shape, target_type.numpy)
     return apply(MASKED_FILL, wrap(zeros), wrap(put_beside(np.asarray(-np.inf, target_type.numpy), zeros)), mask)
+
+
+def alike_masks(mask: Tensor | None, padding: Tensor | None, target_type: dtypes.dtype) -> tuple[Tensor | None, Tensor | None]:
+    """Both as they are where they are of one kind, else as numbers."""
+    if mask is None or padding is None or mask._array.dtype.kind == padding._array.dtype.kind:
+        return mask, padding
+    return as_numbers(mask, target_type), as_numbers(padding, target_type)
 
 
 def causal_mask(size: int, device: Any = None, dtype: Any = None) -> Tensor:
@@ -466,14 +476,14 @@ def multi_head_attention_forward(
         key_padding_mask = None if key_padding_mask is None else unsqueeze(key_padding_mask, 0)
     rows, batch, width = q._array.shape
     columns = k._array.shape[0]
-    padding = canonical_mask(key_padding_mask, "key_padding_mask", q.dtype, attn_mask, "attn_mask")
+    padding = checked_mask(key_padding_mask, "key_padding_mask", attn_mask, "attn_mask")
     if is_causal and attn_mask is None:
         raise RuntimeError(
             "Need attn_mask if specifying the is_causal hint. You may use the Transformer module method "
             "`generate_square_subsequent_mask` to create this mask."
         )
     by_hint = is_causal and padding is None and not need_weights
-    mask = None if by_hint else canonical_mask(attn_mask, "attn_mask", q.dtype)
+    mask = None if by_hint else checked_mask(attn_mask, "attn_mask")
     if width != embed_dim_to_check:
         raise AssertionError(f"was expecting embedding dimension of {embed_dim_to_check}, but got {width}")
     size = width // num_heads
@@ -512,11 +522,13 @@ def multi_head_attention_forward(
     if need_weights:
         scores = matmul(mul(q, math.sqrt(1.0 / size)), transpose(k, -2, -1))
         if masks:
-            scores = add(scores, masks[0] if len(masks) == 1 else add(*masks))
+            added: Any = [as_numbers(m, q.dtype) for m in masks]
+            scores = add(scores, added[0] if len(added) == 1 else add(*added))
         weights = softmax(scores, -1)
         found = matmul(dropout(weights, p) if p > 0 else weights, v)
     else:
         weights = None
+        masks = [logical_not(m) if m._array.dtype.kind == "b" else m for m in masks]  # True is what counts there
         if len(masks) == 2:  # which are not added: their sum would be as large as a mask for each item of the batch
             found = _attention_with_padding(q, k, v, masks, p)
         else:
@@ -531,4 +543,4 @@ def multi_head_attention_forward(
     return result, weights
 
 
-__all__ = ["ATTENTION", "WEIGHTS", "attended_where", "canonical_mask", "causal_mask", "scaled_dot_product_attention"]
+__all__ = ["ATTENTION", "WEIGHTS", "alike_masks", "attended_where", "causal_mask", "checked_mask", "scaled_dot_product_attention"]

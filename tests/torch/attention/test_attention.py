@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -82,6 +83,50 @@ def test_bits_do_not_depend_on_threads_or_strides(threads: Any) -> None:
     for causal, arrays in found[2:]:
         for got, want in zip(arrays, found[causal][1]):
             assert np.array_equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("keys", [5, 32, 45, 96, 203])
+def test_one_query_has_the_bits_that_it_has_beside_others(keys: int, dtype: Any) -> None:
+    order = (0, 1, 2, 3)
+    for width, value_width in ((64, 64), (7, 33), (1, 0)):
+        q = normal(2, 6, 40, width, dtype=dtype)
+        k, v = (normal(2, 3, keys, w, dtype=dtype, seed=s) for s, w in enumerate((width, value_width)))
+        k[1, 0, keys // 2] = np.inf
+        q[0, 1, 3] = np.nan
+        for kind in KINDS:
+            mask, causal = mask_of(kind, 6, 40, keys, dtype), kind in ("causal", "both")
+            others = attention.attention(q, k, v, mask, None, None, 0.3, causal, 0.0, order)
+            for row in (0,) if causal else (0, 3, 39):
+                own = mask if mask is None or mask.shape[-2] == 1 else mask[..., row : row + 1, :]
+                alone = attention.attention(q[:, :, row : row + 1], k, v, own, None, None, 0.3, causal, 0.0, order)
+                for got, want in zip(alone, others):
+                    np.testing.assert_array_equal(got, want[:, :, row : row + 1], f"{width} {kind} {row}")
+
+
+@pytest.mark.parametrize("keys", [90, 300, 1100])  # a tile, all of a head beside each other, too many for that
+def test_bits_do_not_depend_on_where_rows_lie(threads: Any, keys: int) -> None:
+    batch, heads, rows, width = 2, 8, 150, 64
+    q, k, v, g = (normal(batch, heads, n, width, seed=s) for s, n in enumerate((rows, keys, keys, rows)))
+    order = (0, 1, 2, 3)
+
+    def by_place(a: np.ndarray) -> np.ndarray:  # heads beside each other: rows are far apart
+        return np.ascontiguousarray(a.swapaxes(1, 2)).swapaxes(1, 2)
+
+    def by_column(a: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(a.swapaxes(2, 3)).swapaxes(2, 3)
+
+    def run(lay: Any) -> list[Any]:
+        given = [lay(a) for a in (q, k, v)]
+        result, sums = attention.attention(*given, None, None, None, 0.2, False, 0.0, order)
+        by = attention.attention_gradient(*given, None, None, None, lay(result), sums, lay(g), 0.2, False, 0.0, order)
+        return [result, sums, *by]
+
+    expected = run(np.ascontiguousarray)
+    for n in (1, 2, 40):
+        threads(n)
+        for lay in (by_place, by_column):
+            assert all(np.array_equal(a, b) for a, b in zip(run(lay), expected))
 
 
 def test_infinities_and_nan_stay_where_they_are() -> None:
@@ -271,6 +316,45 @@ def test_layers_in_programs(p: float) -> None:
     torch.manual_seed(1)
     got = [compiled(x), *(q.grad for q in layer.parameters())]
     assert all(torch.equal(a, b) for a, b in zip(got, expected))
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_layers_give_masks_of_bools_as_they_are(monkeypatch: pytest.MonkeyPatch, batch_first: bool) -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=batch_first)
+    model = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    x, hidden = torch.randn(5, 5, 8), torch.rand(5, 5) > 0.6
+    padding = torch.arange(5) > torch.arange(5)[:, None]
+    given: list[Any] = []
+    kernel = _dispatch.attention
+
+    def spy(*operands: Any) -> None:
+        given.append([None if m is None else m.dtype for m in operands[3:5]])
+        kernel(*operands)
+
+    monkeypatch.setattr(_dispatch, "attention", spy)
+    numbers = [torch.zeros(5, 5).masked_fill(m, -np.inf) for m in (hidden, padding)]
+    for both in (True, False):
+        about = {"src_key_padding_mask": padding} if both else {}
+        found = model(x, mask=hidden, **about)
+        assert given == [[np.dtype(bool), np.dtype(bool) if both else None]] * 2
+        expected = model(x, mask=numbers[0], **({"src_key_padding_mask": numbers[1]} if both else {}))
+        assert torch.equal(found, expected)
+        with pytest.warns(UserWarning, match="mismatched") if both else contextlib.nullcontext():
+            assert torch.equal(model(x, mask=numbers[0], **about), expected)
+        given.clear()
+
+
+def test_a_key_more_is_seen_beside_masks_of_bools() -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.MultiheadAttention(8, 2, add_bias_kv=True, add_zero_attn=True)
+    x, hidden, padding = torch.randn(5, 3, 8), torch.rand(5, 5) > 0.5, torch.rand(3, 5) > 0.5
+    numbers = [torch.zeros(m.shape).masked_fill(m, -np.inf) for m in (hidden, padding)]
+    found, _ = layer(x, x, x, key_padding_mask=padding, attn_mask=hidden, need_weights=False)
+    expected, _ = layer(x, x, x, key_padding_mask=numbers[1], attn_mask=numbers[0], need_weights=False)
+    weighted, _ = layer(x, x, x, key_padding_mask=padding, attn_mask=hidden)
+    assert torch.equal(found, expected)
+    assert torch.allclose(found, weighted, atol=1e-6)
 
 
 LONG = """

@@ -14,7 +14,7 @@ from typing import Any
 from dynagraph.markers import is_compiling
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.tensor import Tensor
-from dynagraph.torch.functions.attention import canonical_mask, causal_mask
+from dynagraph.torch.functions.attention import alike_masks, causal_mask, checked_mask
 from dynagraph.torch.nn import functional as F
 from dynagraph.torch.nn import init
 from dynagraph.torch.nn.modules.activation import GELU, ReLU
@@ -89,8 +89,8 @@ class TransformerEncoderLayer(Module):
     def forward(
         self, src: Tensor, src_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None, is_causal: bool = False
     ) -> Tensor:
-        padding = canonical_mask(src_key_padding_mask, "src_key_padding_mask", src.dtype, src_mask, "src_mask")
-        mask = canonical_mask(src_mask, "src_mask", src.dtype)
+        padding = checked_mask(src_key_padding_mask, "src_key_padding_mask", src_mask, "src_mask")
+        mask, padding = alike_masks(checked_mask(src_mask, "src_mask"), padding, src.dtype)
         x = src
         if self.norm_first:
             x = x + self._sa_block(self.norm1(x), mask, padding, is_causal=is_causal)
@@ -213,8 +213,8 @@ class TransformerEncoder(Module):
     def forward(
         self, src: Tensor, mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None, is_causal: bool | None = None
     ) -> Tensor:
-        padding = canonical_mask(src_key_padding_mask, "src_key_padding_mask", src.dtype, mask, "mask")
-        mask = canonical_mask(mask, "mask", src.dtype)
+        padding = checked_mask(src_key_padding_mask, "src_key_padding_mask", mask, "mask")
+        mask, padding = alike_masks(checked_mask(mask, "mask"), padding, src.dtype)
         first: Any = self.layers[0]
         length = src.shape[0 if src.dim() == 2 or not first.self_attn.batch_first else 1]
         causal = _is_causal(mask, is_causal, length)
