@@ -220,6 +220,12 @@ def test_flags_are_kept() -> None:
     with own.backends.cuda.sdp_kernel(enable_flash=False):
         assert not own.backends.cuda.flash_sdp_enabled() and own.backends.cuda.math_sdp_enabled()
     assert own.backends.cuda.flash_sdp_enabled()
+    x = own.ones(1, 2, 3, 4)
+    call = own.nn.attention.SDPAParams(x, x, x, None, 0.0, False, False)
+    assert call.query is x and not call.enable_gqa and not own.backends.cuda.can_use_cudnn_attention(call)
+    assert not own.nn.attention.can_use_flash_attention(call)
+    with pytest.warns(UserWarning, match="memory efficient attention is not there"):
+        assert not own.nn.attention.can_use_efficient_attention(call, debug=True)
     for part in ("mkl", "mkldnn", "mps", "openmp", "nnpack", "opt_einsum"):
         assert getattr(own.backends, part).is_available() is False
     assert own.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2", "AVX512") and own.backends.quantized.engine == "none"

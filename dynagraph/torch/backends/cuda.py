@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 from dynagraph.torch.core.attention_flags import ENABLED as _attention
 from dynagraph.torch.missing import getattr_of
@@ -90,6 +93,40 @@ def is_flash_attention_available() -> bool:
     return False
 
 
+@dataclass(frozen=True)
+class SDPAParams:
+    """A call of attention, for `can_use_flash_attention` and the like: tensors (..., length, size), and how it is called."""
+
+    query: Any
+    key: Any
+    value: Any
+    attn_mask: Any
+    dropout: float
+    is_causal: bool
+    enable_gqa: bool = False
+
+
+def _refused(name: str, debug: bool) -> bool:
+    if debug:
+        warnings.warn(f"{name} attention is not there: dynagraph.torch has one implementation, for every call", stacklevel=3)
+    return False
+
+
+def can_use_flash_attention(params: SDPAParams, debug: bool = False) -> bool:
+    """False, with a warning why if `debug`: attention has one implementation, which no flag chooses."""
+    return _refused("flash", debug)
+
+
+def can_use_efficient_attention(params: SDPAParams, debug: bool = False) -> bool:
+    """As `can_use_flash_attention`."""
+    return _refused("memory efficient", debug)
+
+
+def can_use_cudnn_attention(params: SDPAParams, debug: bool = False) -> bool:
+    """As `can_use_flash_attention`."""
+    return _refused("cuDNN's", debug)
+
+
 @contextmanager
 def sdp_kernel(
     enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True, enable_cudnn: bool = True
@@ -105,7 +142,8 @@ def sdp_kernel(
 
 __getattr__ = getattr_of(__name__)
 __all__ = [
-    "allow_fp16_bf16_reduction_math_sdp", "cudnn_sdp_enabled", "enable_cudnn_sdp", "enable_flash_sdp", "enable_math_sdp",
+    "SDPAParams", "allow_fp16_bf16_reduction_math_sdp", "can_use_cudnn_attention", "can_use_efficient_attention",
+    "can_use_flash_attention", "cudnn_sdp_enabled", "enable_cudnn_sdp", "enable_flash_sdp", "enable_math_sdp",
     "enable_mem_efficient_sdp", "flash_sdp_enabled", "fp16_bf16_reduction_math_sdp_allowed", "is_built",
     "is_flash_attention_available", "math_sdp_enabled", "matmul", "mem_efficient_sdp_enabled", "sdp_kernel",
 ]  # fmt: skip

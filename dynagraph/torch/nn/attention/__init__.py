@@ -124,4 +124,5 @@ __all__ = [
     "WARN_FOR_UNFUSED_KERNELS", "SDPBackend", "activate_flash_attention_impl", "current_flash_attention_impl",
     "list_flash_attention_impls", "register_flash_attention_impl", "restore_flash_attention_impl", "sdpa_kernel",
 ]  # fmt: skip
-__getattr__ = getattr_of(__name__)
+_OF_CUDA = ("SDPAParams", "can_use_efficient_attention", "can_use_flash_attention")
+__getattr__ = getattr_of(__name__, dict.fromkeys(_OF_CUDA, "dynagraph.torch.backends.cuda"))
