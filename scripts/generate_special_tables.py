@@ -8,6 +8,7 @@ with mpmath.  `special_arrays.py` says what is made of them.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -223,7 +224,9 @@ def main() -> None:
     print(f"J0_ZERO, J1_ZERO = {', '.join(zeros)}  # the squares of the first zeros")
     print(f"ZETA_2 = {float(ZETA_2)!r}  # 2/3 2^(3/2)")
     for name, about, f, low, high, terms in SINGLE:
-        values = [repr(float(c)) for c in reversed(mp.chebyfit(f, [low, high], terms))]
+        with warnings.catch_warnings():  # newer mpmath would have `asc=True`, which older ones do not know
+            warnings.simplefilter("ignore", DeprecationWarning)
+            values = [repr(float(c)) for c in reversed(mp.chebyfit(f, [low, high], terms))]
         print(f"{name} = (\n{printed(values)}\n)  # {about}")
     stirling = [repr(float(bernoulli(2 * k) / (2 * k * (2 * k - 1)))) for k in range(1, 9)]
     print(f"STIRLING = (\n{printed(stirling)}\n)  # of the logarithm of Gamma: powers of 1/x^2, times 1/x")
