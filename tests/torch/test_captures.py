@@ -690,3 +690,23 @@ def test_strides_of_tensors_without_elements(shape: Any, strides: Any) -> None:
         assert make(shape).stride() == strides
         assert dg.compile(lambda x, m=make: (x + 1, m(shape).stride()), backend=BACKEND, mode="max")(torch.ones(2))[1] == strides
     assert torch.zeros(4, 3)[:0].stride() == (3, 1) and torch.zeros(4, 3).t()[:, :0].stride() == (1, 3)
+
+
+def test_windows_are_views_of_one_program() -> None:
+    def step(x: Any) -> Any:
+        patches = x.unfold(0, 2, 2).unfold(1, 3, 1)
+        loss = (patches * patches).sum()
+        loss.backward()
+        return loss.detach(), x.grad
+
+    compiled = dg.compile(step, backend=BACKEND, mode="max", fullgraph=True)
+    for n in (6, 6, 8, 10):
+        x = torch.linspace(-1, 1, n * n).reshape(n, n)
+        got, expected = (f(x.clone().requires_grad_()) for f in (compiled, step))
+        assert all(torch.equal(a, b) for a, b in zip(got, expected))
+    assert compiled.counters()["misses"] == 2
+    x = torch.arange(8.0)
+    view = dg.compile(lambda x: x.unfold(0, 4, 2), backend=BACKEND, mode="max", fullgraph=True)(x)
+    assert view.stride() == (2, 1) and view.shape == (3, 4)
+    view[0] = 7.0
+    assert x.tolist() == [7.0] * 4 + [4.0, 5.0, 6.0, 7.0]

@@ -163,6 +163,9 @@ define(
 def _unfold(x: Any, dim: int, size: int, step: int) -> Any:
     if not x.ndim:
         return strided(x, (size,), (x.itemsize,))
+    if is_compiling() and isinstance(x, np.ndarray):
+        every = np.lib.stride_tricks.sliding_window_view(x, size, dim, writeable=True)
+        return every[(slice(None),) * dim + (slice(None, None, step),)] if step > 1 else every
     count = (x.shape[dim] - size) // step + 1
     shape = (*x.shape[:dim], count, *x.shape[dim + 1 :], size)
     strides = (*x.strides[:dim], x.strides[dim] * step, *x.strides[dim + 1 :], x.strides[dim])
