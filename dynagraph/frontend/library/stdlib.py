@@ -257,9 +257,25 @@ def import_module(frame: Frame, name: str, names: Any, level: Any) -> Value:
     top = name if wanted else name.split(".")[0]
     loaded = sys.modules.get(top)
     if loaded is None or sys.modules.get(name) is None:
-        refuse("SIDE_EFFECT", f"module {name} is imported for the first time")
+        refuse("FIRST_IMPORT", f"module {name}")
+    if wanted and hasattr(loaded, "__path__"):
+        for part in wanted:
+            if part != "*" and not _may_have(loaded, part) and f"{name}.{part}" not in sys.modules:
+                refuse("FIRST_IMPORT", f"module {name}.{part}")
     frame.ex.guards.register(DictEntry(sys.modules, name, "module"))
     return frame.ex.wrap(loaded, DictEntry(sys.modules, top, "module"))
+
+
+def import_from(frame: Frame, module: Any, name: str) -> Value:
+    """``from module import name``."""
+    loaded = plain(frame, module)
+    if isinstance(loaded, types.ModuleType) and not _may_have(loaded, name):
+        refuse("WOULD_RAISE", f"from {loaded.__name__} import {name}")
+    return load_attribute(frame, module, name)
+
+
+def _may_have(module: types.ModuleType, name: str) -> bool:
+    return name in vars(module) or "__getattr__" in vars(module) or type(module) is not types.ModuleType
 
 
 def environ_entry(frame: Frame, name: Any) -> Value | None:

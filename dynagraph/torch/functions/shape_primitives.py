@@ -85,7 +85,7 @@ FORWARD["broadcast_to"] = _spread
 
 def _slice_forward(x: Any, starts: Any, steps: Any, shape: Any) -> Any:
     return x[tuple(
-        slice(b, (b + s * n if s > 0 else None if b + s * n < 0 else b + s * n), s) if n else slice(0, 0)
+        slice(b, (b + s * (n - 1) + 1 if s > 0 else None if b + s * n < 0 else b + s * n), s) if n else slice(0, 0)
         for b, s, n in zip(starts, steps, shape)
     )]  # fmt: skip
 
