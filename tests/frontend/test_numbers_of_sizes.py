@@ -69,7 +69,10 @@ def test_what_might_not_fit_into_64_bits_is_a_program_for_each_size() -> None:
 
 @pytest.mark.parametrize(
     "n, part",
-    [(0, slice(None, -1)), (1, slice(2, -3)), (5, slice(9, -9)), (5, slice(-9, 9, 2)), (4, slice(4, None, -3)), (4, slice(-1, -9, -1))],
+    [
+        (0, slice(None, -1)), (1, slice(2, -3)), (5, slice(9, -9)), (5, slice(-9, 9, 2)), (4, slice(4, None, -3)),
+        (4, slice(-1, -9, -1)),
+    ],
 )
 def test_ends_are_pythons(n: int, part: slice) -> None:
     def f(x):

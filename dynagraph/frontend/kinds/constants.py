@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import types
@@ -49,6 +50,7 @@ WITH_TRUTH = (*PURE_TYPES, type, types.ModuleType, np.dtype)
 SAID_OF_SIZES = COMPARISONS.keys() | {"+", "-", "*", "//", "%"}
 MAX_DIGITS = 10000  # of results of ** and <<: a capture must not hang
 DESCRIBED = (types.MethodDescriptorType, types.FunctionType, types.BuiltinFunctionType, types.WrapperDescriptorType)
+MOST_FACTORS = 5  # of powers of sizes
 BOUNDS = (1 << 30, 1 << 24, 1 << 19, 1 << 14, 1 << 11)  # of sizes, so that products of two to five of them fit
 ITERABLE_CONSTANTS = (str, bytes, range, frozenset, tuple)
 
@@ -147,6 +149,8 @@ def pure(symbol: str, left: Any, right: Any) -> Any:
     union = symbol == "|" and _may_unite(left) and _may_unite(right)
     if not comparable and not union and not (isinstance(left, PURE) and isinstance(right, PURE)):
         refuse("UNSUPPORTED_VALUE", f"{left!r} {symbol} {right!r}")
+    if symbol == "**" and isinstance(left, SymInt) and type(right) is int and 0 < right <= MOST_FACTORS:
+        return functools.reduce(functools.partial(pure, "*"), [left] * right)
     left, right = beside_float(symbol, left, right)
     if symbol not in SAID_OF_SIZES or not all(isinstance(v, (int, SymInt)) for v in (left, right)):
         left, right = known_number(left), known_number(right)
