@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import importlib.machinery
 import importlib.util
 import logging
 import os
@@ -257,10 +258,12 @@ def import_module(frame: Frame, name: str, names: Any, level: Any) -> Value:
     top = name if wanted else name.split(".")[0]
     loaded = sys.modules.get(top)
     if loaded is None or sys.modules.get(name) is None:
-        refuse("FIRST_IMPORT", f"module {name}")
+        if _is_found(name):
+            refuse("FIRST_IMPORT", f"module {name}")
+        refuse("SIDE_EFFECT", f"module {name} is imported for the first time")
     if wanted and hasattr(loaded, "__path__"):
         for part in wanted:
-            if part != "*" and not _may_have(loaded, part) and f"{name}.{part}" not in sys.modules:
+            if part != "*" and not _may_have(loaded, part) and _is_found(f"{name}.{part}"):
                 refuse("FIRST_IMPORT", f"module {name}.{part}")
     frame.ex.guards.register(DictEntry(sys.modules, name, "module"))
     return frame.ex.wrap(loaded, DictEntry(sys.modules, top, "module"))
@@ -272,6 +275,17 @@ def import_from(frame: Frame, module: Any, name: str) -> Value:
     if isinstance(loaded, types.ModuleType) and not _may_have(loaded, name):
         refuse("WOULD_RAISE", f"from {loaded.__name__} import {name}")
     return load_attribute(frame, module, name)
+
+
+def _is_found(name: str) -> bool:
+    """Whether there is a file of a module, or of the outermost package around it that is not loaded."""
+    path = None
+    for k, _ in enumerate(parts := name.split("."), 1):
+        outer = ".".join(parts[:k])
+        if outer not in sys.modules:
+            return importlib.machinery.PathFinder.find_spec(outer, path) is not None
+        path = getattr(sys.modules[outer], "__path__", None)
+    return False
 
 
 def _may_have(module: types.ModuleType, name: str) -> bool:
