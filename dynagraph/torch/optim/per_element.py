@@ -61,7 +61,11 @@ class PerElement(Optimizer):
         there = param if fused or group.get("capturable") else None
         state[name] = number_state(value, scalar_dtype(fused), there)
 
-    def _step_sparse(self, group: dict[str, Any], param: Tensor, grad: Tensor) -> None:
+    def _has_sparse_states(self, group: dict[str, Any]) -> bool:
+        """Whether steps with sparse gradients read states.  Those do not make what is missing as dense ones do."""
+        return False
+
+    def _step_sparse(self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
         """A step of a parameter whose gradient is sparse."""
         raise RuntimeError(self._sparse_text or f"{type(self).__name__} does not support sparse gradients")
 
@@ -130,7 +134,7 @@ class PerElement(Optimizer):
         """A step of one parameter: a first one, one that is recorded, or one of arrays that kernels do not take."""
         grad: Any = param.grad
         if grad.is_sparse:
-            self._step_sparse(group, param, grad)
+            self._step_sparse(group, param, grad, self._states[param] if self._has_sparse_states(group) else {})
             return
         state = self._states[param] if names or self._counters else {}
         if not self._is_ready(group, state) and self._make_first(group, param, grad, state):
@@ -168,15 +172,15 @@ class PerElement(Optimizer):
 
     def _step_captured(self, number: int, group: dict[str, Any]) -> None:
         params = group["params"]
-        chosen = []
+        chosen, sparse = [], []
         for k, param in enumerate(params):
             grad: Any = param.grad
-            if grad is None:
-                continue
-            if grad.is_sparse:
-                self._step_sparse(group, param, grad)
-            else:
-                chosen.append(k)
+            if grad is not None:
+                (sparse if grad.is_sparse else chosen).append(k)
+        if sparse:
+            places = prepared(self, number, sparse, False)[1] if self._has_sparse_states(group) else [{}] * len(params)
+            for k in sparse:
+                self._step_sparse(group, params[k], params[k].grad, places[k])
         if not chosen:
             return
         names, flags, formula = self._tensors(group), self._flags(group), type(self).formula
@@ -215,9 +219,9 @@ class PerElement(Optimizer):
                 t._storage.version += 1
 
 
-def prepared(optimizer: PerElement, number: int, chosen: list[int]) -> tuple[list[list[int]], list[Any]]:
+def prepared(optimizer: PerElement, number: int, chosen: list[int], makes: bool = True) -> tuple[list[list[int]], list[Any]]:
     """As `prepare`, and the states.  Captures call `prepare` itself: the states are there before the program runs."""
-    return prepare(optimizer, number, chosen), optimizer._places[number + 1]
+    return prepare(optimizer, number, chosen, makes), optimizer._places[number + 1]
 
 
 def store_captured(formula: Formula, flags: tuple[Any, ...], calls: list[list[Any]], numbers: Sequence[Any]) -> None:

@@ -100,14 +100,16 @@ class SGD(PerElement):
         self._store_captured(sgd, self._flags(group), [[param, grad, buffer]], self._numbers(undamped, float)[1])
         state["momentum_buffer"] = buffer
 
-    def _step_sparse(self, group: dict[str, Any], param: Tensor, grad: Tensor) -> None:
+    def _has_sparse_states(self, group: dict[str, Any]) -> bool:
+        return bool(group["momentum"] != 0)
+
+    def _step_sparse(self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
         lr = hyper(group["lr"])
         if group["maximize"]:
             grad = -grad
         if decay_of(group):
             grad = grad.add(param, alpha=hyper(group["weight_decay"]))
         if group["momentum"] != 0:
-            state = self._states[param]
             buffer = state.get("momentum_buffer")
             if buffer is None:
                 buffer = state["momentum_buffer"] = grad.detach().clone()

@@ -84,11 +84,11 @@ class States(collections.defaultdict):  # type: ignore[type-arg]
         return collections.defaultdict, (self.default_factory,), None, None, iter(self.items())
 
 
-def prepare(optimizer: Any, number: int, chosen: Iterable[int]) -> list[list[int]]:
+def prepare(optimizer: Any, number: int, chosen: Iterable[int], makes: bool = True) -> list[list[int]]:
     """Make the states of a group's parameters that have gradients, and put them in their places, before captured code reads them.
 
     Gives these parameters' numbers, in lists: those of one list have had as many steps, or have no state but what their first step
-    makes of gradients.  A state that no step has seen yet changes no later step, so captures may call this, whatever becomes of
+    makes of gradients (of all, unless `makes`).  A state that no step has seen yet changes no later step, so captures may call this, whatever becomes of
     them.
     """
     group, states = optimizer.param_groups[number], optimizer.state
@@ -98,7 +98,7 @@ def prepare(optimizer: Any, number: int, chosen: Iterable[int]) -> list[list[int
         state = states.get(param)
         if not optimizer._is_ready(group, state):
             state = {} if state is None else state
-            if optimizer._can_prepare(group):
+            if makes and optimizer._can_prepare(group):
                 optimizer._make_state(group, param, state)
                 is_made = bool(state)
             else:

@@ -1,0 +1,158 @@
+"""Steps with sparse gradients in compiled functions: one program of static sizes, with the bits of the plain steps."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dynagraph as dg
+import dynagraph.torch as torch
+from tests.torch.optim.cases import Case, name_of
+from tests.torch.optim.sparse_cases import SPARSE, train
+
+DTYPES = ("float64", "float32", "bfloat16")
+
+
+def states(optimizer: Any) -> list[list[Any]]:
+    """All states, sparse ones as their parts."""
+    found = []
+    for state in optimizer.state_dict()["state"].values():
+        for name, value in sorted(state.items()):
+            parts = [value]
+            if isinstance(value, torch.Tensor):
+                parts = [value._indices(), value._values()] if value.is_sparse else [value]
+                parts = [str(value.dtype), *(p.double().tolist() for p in parts)]
+            found.append([name, *parts])
+    return found
+
+
+def check(case: Case, backend: str = "numpy", **about: Any) -> Any:
+    """A compiled training is a plain one, bit for bit; gives the compiled step."""
+    compiled: list[Any] = []
+
+    def wrap(step: Callable[..., Any]) -> Any:
+        compiled.append(dg.compile(step, mode="max", fullgraph=True, backend=backend))
+        return compiled[-1]
+
+    got, optimizer = train(torch, case, wrap=wrap, **about)
+    expected, plain = train(torch, case, **about)
+    for a, b in zip(got, expected, strict=True):
+        assert a.tobytes() == b.tobytes()
+    assert states(optimizer) == states(plain)
+    assert compiled[0].stats.breaks == {} and not compiled[0].stats.fallbacks
+    return compiled[0]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", SPARSE, ids=name_of)
+def test_a_training_step_is_one_program(case: Case, dtype: str) -> None:
+    """Counts of steps that are Python's numbers make programs for 0, for 1 and for all others."""
+    compiled = check(case, steps=8, dtype=dtype)
+    assert compiled.counters()["misses"] <= 3 and compiled.counters()["refusals"] == 0
+
+
+@pytest.mark.parametrize("case", SPARSE, ids=name_of)
+def test_machine_code(case: Case) -> None:
+    compiled = check(case, "c", steps=6, dtype="float32")
+    assert compiled.counters()["misses"] <= 3 and compiled.counters()["refusals"] == 0
+
+
+@pytest.mark.parametrize("case", SPARSE, ids=name_of)
+def test_batches_of_other_sizes(case: Case) -> None:
+    """None, one and many rows: sizes of at least two have one program."""
+    sizes = [5, 8, 3, 2, 9, 4, 0, 1, 6, 0, 1, 7, 31]
+    compiled = check(case, steps=len(sizes), size_of=sizes.__getitem__)
+    assert compiled.counters()["misses"] <= 7
+
+
+@pytest.mark.parametrize("case", SPARSE, ids=name_of)
+def test_wide_rows(case: Case) -> None:
+    """Whose sums are taken row after row in plain steps."""
+    check(case, steps=4, width=160, dtype="float32")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", SPARSE, ids=name_of)
+def test_learning_rates_change(case: Case, dtype: str) -> None:
+    def change(k: int, optimizer: Any) -> None:
+        optimizer.param_groups[0]["lr"] *= 0.9
+
+    compiled = check(case, steps=8, dtype=dtype, change=change)
+    assert compiled.counters()["misses"] <= 4
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", SPARSE, ids=name_of)
+def test_learning_rates_that_are_tensors(case: Case, dtype: str) -> None:
+    check(case, steps=5, dtype=dtype, lr=torch.tensor(0.01, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("case", SPARSE, ids=name_of)
+def test_states_are_loaded(case: Case) -> None:
+    def change(k: int, optimizer: Any) -> None:
+        if k == 4:
+            optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+        if k == 6:
+            del optimizer.state[optimizer.param_groups[0]["params"][0]]
+            if case[0] == "Adagrad":
+                param = optimizer.param_groups[0]["params"][0]
+                optimizer._make_state(optimizer.param_groups[0], param, optimizer.state[param])
+
+    check(case, steps=9, change=change)
+
+
+@pytest.mark.parametrize("case", SPARSE, ids=name_of)
+def test_gradients_that_are_there(case: Case) -> None:
+    """Of coordinates in one and in two dimensions, known to differ or not."""
+    rng = np.random.default_rng(0)
+    given = [
+        torch.sparse_coo_tensor([[3, 1, 3, 3]], rng.normal(size=(4, 4)), (5, 4)),
+        torch.sparse_coo_tensor([[3, 1, 3, 3], [0, 2, 0, 3]], rng.normal(size=4), (5, 4)),
+        torch.sparse_coo_tensor([[3, 1, 3, 3]], rng.normal(size=(4, 4)), (5, 4)).coalesce(),
+    ]
+    for grad in given:
+        found = []
+        for compiles in (True, False):
+            param = torch.ones(5, 4, dtype=torch.float64, requires_grad=True)
+            param.grad = grad.clone()
+            optimizer = getattr(torch.optim, case[0])([param], **case[1])
+            step = dg.compile(lambda o=optimizer: o.step(), mode="max", backend="numpy", fullgraph=True)
+            for _ in range(4):
+                step() if compiles else optimizer.step()
+            found.append([param.tolist(), states(optimizer)])
+        assert found[0] == found[1]
+
+
+def test_signs_of_zeros_stay() -> None:
+    """Where a row is given twice, there is a place that changes nothing: not even the sign of a zero."""
+    param = torch.tensor([[-0.0, 1.0], [-0.0, 2.0], [0.0, 3.0]], requires_grad=True)
+    optimizer = torch.optim.SparseAdam([param], lr=0.5)
+    param.grad = torch.sparse_coo_tensor([[1, 1, 1]], [[0.0, 1.0], [0.0, 1.0], [-0.0, -3.0]], (3, 2))
+    dg.compile(lambda: optimizer.step(), mode="max", backend="numpy", fullgraph=True)()
+    assert np.signbit(param.detach().numpy()[:, 0]).tolist() == [True, True, False]
+    assert np.allclose(param.detach().numpy()[:, 1], [1, 2.5, 3])
+
+
+def test_what_is_no_number_stays_in_its_row() -> None:
+    weights = []
+    for compiles in (True, False):
+        param = torch.ones(3, 2, requires_grad=True)
+        optimizer = torch.optim.SparseAdam([param], lr=0.5)
+        param.grad = torch.sparse_coo_tensor([[0, 2, 2]], [[torch.inf, 1.0], [torch.nan, 1.0], [2.0, 1.0]], (3, 2))
+        step = dg.compile(lambda o=optimizer: o.step(), mode="max", backend="numpy", fullgraph=True)
+        step() if compiles else optimizer.step()
+        weights.append(param.detach().numpy().tobytes())
+    assert weights[0] == weights[1]
+
+
+def test_dense_gradients_are_refused() -> None:
+    param = torch.ones(4, 2, requires_grad=True)
+    param.grad = torch.ones(4, 2)
+    optimizer = torch.optim.SparseAdam([param])
+    with pytest.raises(RuntimeError, match="SparseAdam does not support dense gradients, please consider Adam instead"):
+        dg.compile(lambda: optimizer.step(), mode="max", backend="numpy")()
+    assert not optimizer.state
