@@ -483,9 +483,9 @@ def _add_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     """Add in place; a sparse tensor is added where it has values."""
     if isinstance(other, COOTensor) and _is_added_where_it_is(self, other):
         check_write(self)
-        count = math.prod(other.sparse_sizes())
+        count, width = math.prod(other.sparse_sizes()), math.prod(other._size[other.sparse_dim() :])
         values = other._held._array if alpha == 1 else (other._held * alpha)._array
-        add_rows(self._array.reshape(count, -1), other.flat_places(), values.reshape(len(values), -1), 0)
+        add_rows(self._array.reshape(count, width), other.flat_places(), values.reshape(len(values), width), 0)
         written(self)
         return self
     return _dense_add_(self, other.to_dense() if isinstance(other, SparseTensor) else other, alpha=alpha)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.optim.optimizer import ParamsT, check_fused, hyper
 from dynagraph.torch.optim.per_element import PerElement, decay_number, decay_of, decayed
+from dynagraph.torch.optim.sparse_rows import add_scaled
 from dynagraph.torch.optim.states import filled
 
 
@@ -116,7 +117,7 @@ class SGD(PerElement):
             else:
                 buffer.mul_(group["momentum"]).add_(grad, alpha=1 - group["dampening"])
             grad = grad.add(buffer, alpha=group["momentum"]) if group["nesterov"] else buffer
-        param.add_(grad, alpha=-lr)
+        add_scaled(param, grad, -lr)
 
 
 __all__ = ["SGD", "sgd"]

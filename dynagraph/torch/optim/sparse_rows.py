@@ -75,4 +75,12 @@ def scaled(values: Any, number: Any) -> Any:
     return cast(wide * made(number.astype(wide.dtype.to_real().numpy)), values.dtype)
 
 
-__all__ = ["Rows", "number_of", "scaled"]
+def add_scaled(tensor: Any, grad: Any, number: Any) -> None:
+    """Add a sparse gradient times a number, as `scaled` takes it, to a tensor of its shape, in place."""
+    if type(number) in (int, float):
+        tensor.add_(grad, alpha=number)
+    else:
+        tensor.add_(grad._like(scaled(grad._held, number)))
+
+
+__all__ = ["Rows", "add_scaled", "number_of", "scaled"]
