@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.arrays import ufunc_at
+from dynagraph.torch.core.arrays import any_wrong, is_on_gpu, ufunc_at
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.primitives import define
@@ -226,7 +227,16 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
 
 
 def _equal(a: Any, b: Any) -> bool:
-    return a.shape == b.shape and bool((a == b).all())
+    """Whether two arrays of places are the same.  Captured code takes it that they are not: a program that finds that they are
+    leaves the call to Python."""
+    if a.shape != b.shape:
+        return False
+    same = (a == b).all()
+    if is_compiling() and not is_on_gpu(a):
+        if any_wrong(same):
+            raise RuntimeError("places of sparse tensors are the same")
+        return False
+    return bool(same)
 
 
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:

@@ -16,7 +16,7 @@ SPARSE: list[Case] = [
     ("Adagrad", {"lr": 0.1, "lr_decay": 0.1, "initial_accumulator_value": 0.5, "maximize": True}),
     ("SGD", {"lr": 0.01}),
     ("SGD", {"lr": 0.01, "momentum": 0.9}),
-    ("SGD", {"lr": 0.01, "momentum": 0.5, "dampening": 0.3, "maximize": True}),
+    ("SGD", {"lr": 1e-4, "momentum": 0.5, "dampening": 0.3, "maximize": True}),
     ("SGD", {"lr": 0.01, "momentum": 0.5, "nesterov": True}),
 ]
 ROWS, WIDTH = 12, 3
