@@ -495,7 +495,9 @@ def _add_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
         check_write(self)
         count, width = math.prod(other.sparse_sizes()), math.prod(other._size[other.sparse_dim() :])
         values = other._held._array if alpha == 1 else (other._held * alpha)._array
-        add_rows(self._array.reshape(count, width), other.flat_places(), values.reshape(len(values), width), 0)
+        array = self._array  # captured code writes to it where it is, but not by way of another shape
+        rows = array if array.shape == (count, width) else array.reshape(count, width)
+        add_rows(rows, other.flat_places(), values.reshape(len(values), width), 0)
         written(self)
         return self
     return _dense_add_(self, other.to_dense() if isinstance(other, SparseTensor) else other, alpha=alpha)
