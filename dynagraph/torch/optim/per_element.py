@@ -172,7 +172,8 @@ class PerElement(Optimizer):
 
     def _step_captured(self, number: int, group: dict[str, Any]) -> None:
         params = group["params"]
-        chosen, sparse = [], []
+        chosen: list[int] = []
+        sparse: list[int] = []
         for k, param in enumerate(params):
             grad: Any = param.grad
             if grad is not None:

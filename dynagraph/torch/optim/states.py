@@ -88,8 +88,8 @@ def prepare(optimizer: Any, number: int, chosen: Iterable[int], makes: bool = Tr
     """Make the states of a group's parameters that have gradients, and put them in their places, before captured code reads them.
 
     Gives these parameters' numbers, in lists: those of one list have had as many steps, or have no state but what their first step
-    makes of gradients (of all, unless `makes`).  A state that no step has seen yet changes no later step, so captures may call this, whatever becomes of
-    them.
+    makes of gradients.  A state that no step has seen yet changes no later step, so captures may call this, whatever becomes of
+    them.  `makes`: False leaves all states that are missing to the first step, as dicts without anything.
     """
     group, states = optimizer.param_groups[number], optimizer.state
     alike: dict[Any, list[int]] = {}

@@ -48,6 +48,7 @@ def numbers_of(k: int, size: int) -> np.ndarray:
 
 def train(
     torch: Any, case: Case, dtype: str = "float64", steps: int = STEPS, size_of: Callable[[int], int] = lambda k: 7,
+    of_step: Callable[[int], np.ndarray] | None = None,
     wrap: Wrap = lambda step: step, change: Callable[[int, Any], None] = lambda k, optimizer: None, **others: Any,
 ) -> tuple[list[np.ndarray], Any]:  # fmt: skip
     """All losses and the tables after some steps, and the optimizer."""
@@ -55,5 +56,6 @@ def train(
     step, losses = wrap(step), []
     for k in range(steps):
         change(k, optimizer)
-        losses.append(step(torch.tensor(numbers_of(k, size_of(k)), dtype=torch.int64)).double().item())
+        numbers = numbers_of(k, size_of(k)) if of_step is None else of_step(k)
+        losses.append(step(torch.tensor(numbers, dtype=torch.int64)).double().item())
     return [np.array(losses), *(w.detach().double().numpy().copy() for w in weights)], optimizer

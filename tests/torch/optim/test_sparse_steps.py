@@ -11,8 +11,10 @@ import pytest
 
 import dynagraph as dg
 import dynagraph.torch as torch
+from dynagraph.backends.c.backend import lower_graph
+from dynagraph.ir.passes.pipeline import run as run_passes
 from tests.torch.optim.cases import Case, name_of
-from tests.torch.optim.sparse_cases import SPARSE, train
+from tests.torch.optim.sparse_cases import SPARSE, numbers_of, train
 
 DTYPES = ("float64", "float32", "bfloat16")
 
@@ -128,6 +130,62 @@ def test_gradients_that_are_there(case: Case) -> None:
                     step() if compiles else optimizer.step()
             found.append([param.tolist(), states(optimizer)])
         assert found[0] == found[1]
+
+
+LAYERS: dict[str, tuple[Callable[[], Any], Callable[[Any, Any], Any]]] = {
+    "bags": (lambda: torch.nn.EmbeddingBag(6, 3, sparse=True, mode="sum"), lambda m, i: m(i, torch.tensor([0, 3, 5]))),
+    "means of bags": (lambda: torch.nn.EmbeddingBag(6, 3, sparse=True), lambda m, i: m(i.reshape(2, 4))),
+    "norms": (lambda: torch.nn.Embedding(6, 3, sparse=True, max_norm=1.0), lambda m, i: m(i)),
+    "used twice": (lambda: torch.nn.Embedding(6, 3, sparse=True), lambda m, i: m(i) * 2 + m(i // 2)),
+}
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "SparseAdam", "Adagrad"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers(name: str, optimizer: str) -> None:
+    make, call = LAYERS[name]
+    found = []
+    for compiles in (True, False):
+        torch.manual_seed(0)
+        layer = make()
+        own = getattr(torch.optim, optimizer)(layer.parameters(), lr=0.1)
+
+        def step(i: Any, layer: Any = layer, own: Any = own) -> Any:
+            own.zero_grad()
+            loss = call(layer, i).square().sum()
+            loss.backward()
+            own.step()
+            return loss.detach()
+
+        run = dg.compile(step, mode="max", backend="numpy", fullgraph=True) if compiles else step
+        with dg.config.override(stay_eager=False):
+            losses = [run(torch.tensor(numbers_of(k, 8) % 6)).item() for k in range(5)]
+        found.append([losses, layer.weight.tolist()])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("case", [case for case in SPARSE if "momentum" in case[1]], ids=name_of)
+def test_momentum_where_all_places_are_those_of_before(case: Case) -> None:
+    """Values are added up where they stand: which is left to Python, as it is for the places to say."""
+    check(case, steps=5, of_step=lambda k: np.array([3, 1, 3]))
+
+
+@pytest.mark.parametrize("name", ["SGD", "SparseAdam", "Adagrad"])
+def test_tables_are_not_copied(name: str) -> None:
+    """The program works on the rows that were used alone."""
+    table = torch.nn.Embedding(100_000, 2, sparse=True)
+    optimizer = getattr(torch.optim, name)(table.parameters(), lr=0.1)
+
+    def step(numbers: Any) -> None:
+        optimizer.zero_grad()
+        table(numbers).square().sum().backward()
+        optimizer.step()
+
+    compiled = dg.compile(step, mode="max", fullgraph=True)
+    for k in range(3):
+        compiled(torch.tensor([k, 3, k, 99_999]))
+    workspace = lower_graph(run_passes(compiled.last_graph)).workspace.constant
+    assert workspace is not None and workspace < 100_000
 
 
 def test_signs_of_zeros_stay() -> None:
