@@ -178,18 +178,15 @@ class PerElement(Optimizer):
             grad: Any = param.grad
             if grad is not None:
                 (sparse if grad.is_sparse else chosen).append(k)
-        if sparse:
-            places = prepared(self, number, sparse, False)[1] if self._has_sparse_states(group) else [{}] * len(params)
-            for k in sparse:
-                self._step_sparse(group, params[k], params[k].grad, places[k])
-        if not chosen:
-            return
         names, flags, formula = self._tensors(group), self._flags(group), type(self).formula
-        if not (names or self._counters):
+        bare = sparse if self._has_sparse_states(group) else []
+        dense = chosen if names or self._counters else []
+        alike, states = prepared(self, number, dense, bare) if dense or bare else ([], [{}] * len(params))
+        for k in sparse:
+            self._step_sparse(group, params[k], params[k].grad, states[k])
+        if chosen and not dense:
             rows = [[params[k], params[k].grad] for k in chosen]
             self._store_captured(formula, flags, rows, self._numbers(group, float)[1])
-            return
-        alike, states = prepared(self, number, chosen)
         for some in alike:
             if not self._is_ready(group, states[some[0]]):
                 for k in some:
@@ -220,9 +217,9 @@ class PerElement(Optimizer):
                 t._storage.version += 1
 
 
-def prepared(optimizer: PerElement, number: int, chosen: list[int], makes: bool = True) -> tuple[list[list[int]], list[Any]]:
+def prepared(optimizer: PerElement, number: int, chosen: list[int], bare: Sequence[int] = ()) -> tuple[list[list[int]], list[Any]]:
     """As `prepare`, and the states.  Captures call `prepare` itself: the states are there before the program runs."""
-    return prepare(optimizer, number, chosen, makes), optimizer._places[number + 1]
+    return prepare(optimizer, number, chosen, bare), optimizer._places[number + 1]
 
 
 def store_captured(formula: Formula, flags: tuple[Any, ...], calls: list[list[Any]], numbers: Sequence[Any]) -> None:

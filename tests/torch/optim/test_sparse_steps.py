@@ -164,6 +164,26 @@ def test_layers(name: str, optimizer: str) -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("case", [case for case in SPARSE if case[0] != "SparseAdam"], ids=name_of)
+def test_dense_gradients_beside_them(case: Case) -> None:
+    """Of parameters of one group, in another order and at other times."""
+    found = []
+    for compiles in (True, False):
+        rng = np.random.default_rng(0)
+        params = [torch.tensor(rng.normal(size=(4, 3)), requires_grad=True) for _ in range(4)]
+        optimizer = getattr(torch.optim, case[0])(params, **case[1])
+        step = dg.compile(lambda o=optimizer: o.step(), mode="max", backend="numpy", fullgraph=True) if compiles else optimizer.step
+        with dg.config.override(stay_eager=False):
+            for k in range(6):
+                for j, param in enumerate(params):
+                    sparse = torch.sparse_coo_tensor([[3, 1, 3, k % 4]], rng.normal(size=(4, 3)), (4, 3))
+                    dense = torch.tensor(rng.normal(size=(4, 3)))
+                    param.grad = None if j == 3 and k < 2 else sparse if j % 2 else dense
+                step()
+        found.append([*(p.tolist() for p in params), states(optimizer)])
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("case", [case for case in SPARSE if "momentum" in case[1]], ids=name_of)
 def test_momentum_where_all_places_are_those_of_before(case: Case) -> None:
     """Values are added up where they stand: which is left to Python, as it is for the places to say."""
