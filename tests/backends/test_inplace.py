@@ -381,3 +381,20 @@ def test_inputs_are_written_when_all_checks_are_known() -> None:
     checked = next(k for k, names in enumerate(stored) if "out2" in names)
     assert all(k > checked for k, names in enumerate(stored) if "in1" in names)
     assert any("in1" in names for names in stored)
+
+
+@pytest.mark.parametrize("depends", [False, True])
+def test_checks_come_before_writes_that_they_do_not_depend_on(depends: bool) -> None:
+    """Inputs are written where they lie; what a check reads is written elsewhere first, as the program may yet bail out."""
+    graph = Graph()
+    x, y, places = (graph.placeholder(name, Meta(F64, (n,))) for name, n in (("x", 6), ("y", 6), ("places", 3)))
+    first = updated(graph, x, places, 1)
+    second = updated(graph, y, places, 2)
+    checked = part(graph, first, 0, 3) if depends else places
+    wrong = graph.call(OPS["any"], graph.call(OPS["less"], checked, graph.call(OPS["negative"], places)), axis=(0,), keepdims=False)
+    graph.output([first, second, wrong], into=(0, 1, None), n_checks=1)
+    program = lower_graph(run_passes(graph))
+    stored = [stored_buffers(step.body) for step in program.steps if isinstance(step, Kernel)]
+    checked_at = next(k for k, names in enumerate(stored) if "out2" in names)
+    assert all(k > checked_at for k, names in enumerate(stored) if names & {"in0", "in1"})
+    assert (program.workspace == 0) is not depends

@@ -137,8 +137,10 @@ Under `torch.compile` a training step with `optimizer.step()` is one program:
 
 - A learning rate that changes is an input from its first change on; a tensor as `lr` is one from the beginning.
 - States are made when the function is captured. Steps of LBFGS are plain, since they call their closure as often as numbers say,
-  but the closure is a program. A step of SGD adds rows of sparse gradients where they are; with momentum,
-  and in Adagrad and SparseAdam, it breaks.
+  but the closure is a program.
+- Steps with sparse gradients (SGD, Adagrad, SparseAdam) read and write the rows that were used, where the table lies. With
+  `padding_idx`, the number of rows is data: a sparse gradient of such a table breaks, and so does momentum of gradients that were
+  coalesced. SparseAdam's count of steps is a Python number: its first three steps make a program each.
 - A step of a `GradScaler` takes it that all gradients are finite; one that is skipped is left to the plain function.
 - Parameters of a group that have had as many steps by then share what depends on that number. If they come apart, the plain
   function takes the calls (`f.stats.refusals`).

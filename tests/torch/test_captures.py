@@ -597,6 +597,17 @@ def test_limits_of_dtypes_are_constants():
     agrees(lambda x: x.masked_fill(x > 0, -1e9).softmax(0), plain)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_halves_and_numbers(dtype):
+    """Numbers are not rounded before; what they are computed by is the same function in all programs."""
+
+    def function(x):
+        y = x.to(dtype)
+        return ((((1.5 - y) * 0.3 + 1) / 3 - 0.1) * 2.0**y + y % 0.7).float()
+
+    agrees(function, lambda: plain().requires_grad_())
+
+
 def test_history_from_outside_is_part_of_the_graph():
     def function(y: Any, w: Any) -> Any:
         (first,) = torch.autograd.grad((y * w).sum(), w, retain_graph=True)

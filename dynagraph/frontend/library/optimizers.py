@@ -25,15 +25,16 @@ def _register() -> None:
     states: Any = sys.modules["dynagraph.torch.optim.states"]
 
     @meaning(per_element.prepared)
-    def prepared(frame: Frame, optimizer: Any, number: Any, chosen: Any) -> Value:
+    def prepared(frame: Frame, optimizer: Any, number: Any, chosen: Any, bare: Any = None) -> Value:
         own = frame.ex.resolve(optimizer)
         if not isinstance(own, Object) or own.value is None:
             refuse("UNSUPPORTED_VALUE", "a step of an optimizer that the function itself makes")
-        k, some = plain(frame, number), [plain(frame, each) for each in items_of(frame, chosen)]
-        alike = states.prepare(own.value, k, some)
+        lists = [chosen] if bare is None else [chosen, bare]
+        k, given = plain(frame, number), [tuple(plain(frame, each) for each in items_of(frame, some)) for some in lists]
+        alike = states.prepare(own.value, k, *given)
         places: Any = frame.ex.resolve(load_attribute(frame, own, "_places"))
         if own.source is not None:
-            frame.ex.preparations.append(Preparation(own.source, states.prepare, (k, tuple(some)), places.source))
+            frame.ex.preparations.append(Preparation(own.source, states.prepare, (k, *given), places.source))
         found = subscript(frame, places, Const(k + 1))
         return Sequence(tuple, [Sequence(list, [Sequence(list, [Const(p) for p in each]) for each in alike]), found])
 

@@ -62,6 +62,7 @@ class _Planner:
     def run(self) -> BufferReuse:
         self._number()
         self._find_ways()
+        self._bring_checks()
         for output, target in zip(self.graph.outputs, self._targets()):
             self.targets.setdefault(output, []).append(target)
         self._copy_strided()
@@ -76,10 +77,28 @@ class _Planner:
 
     def _number(self) -> None:
         self.position = {node: k for k, node in enumerate(self.graph.nodes)}
+        self.last_check = max((self.position[check] for check in self._checks()), default=0)
+
+    def _checks(self) -> list[Node]:
+        """What may have the program bail out."""
         outputs = self.graph.outputs
         checks = outputs[len(outputs) - self.graph.n_checks :]
-        raising = [node for node in self.graph.nodes if node.may_raise]
-        self.last_check = max((self.position[check] for check in (*checks, *raising)), default=0)
+        return [*checks, *(node for node in self.graph.nodes if node.may_raise)]
+
+    def _bring_checks(self) -> None:
+        """Have checks come before what is written to inputs, unless they depend on it."""
+        writes = sorted(self.writable, key=self.position.__getitem__)
+        late = [check for check in self._checks() if writes and self.position[check] > self.position[writes[0]]]
+        places: dict[Node, list[Node]] = {}
+        for check in late:
+            needed = _needed_by(check)
+            place = next((write for write in writes if write not in needed), None)
+            if place is not None and not any(node.has_effect for node in needed):
+                places.setdefault(place, []).append(check)
+        for place, checks in places.items():
+            self.graph.bring_before(place, checks)
+        if places:
+            self._number()
 
     # -- from an input to the output that is meant for it ---------------------------------------------------------------
     def _find_ways(self) -> None:
@@ -288,6 +307,17 @@ class _Planner:
             self.reuse.kept.add(args[k])
             args[k] = copied
         output.set_args(tuple(args))
+
+
+def _needed_by(node: Node) -> set[Node]:
+    """A value, and all that it is computed from."""
+    needed = {node}
+    stack = [node]
+    while stack:
+        new = [a for a in stack.pop().args if a not in needed]
+        needed.update(new)
+        stack += new
+    return needed
 
 
 def _nowhere(at: Index) -> bool:

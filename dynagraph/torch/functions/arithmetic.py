@@ -57,15 +57,9 @@ def _with_number(p: Primitive, who: str, input: Any, other: Any, a: Any, b: Any)
     tensor, number = (a, other) if isinstance(a, Tensor) else (b, input)
     if not is_half(tensor._array.dtype) or isinstance(number, complex):
         return pointwise(p, who, a, b)
-    single = _IN_SINGLE.get(p.name)
-    if single is None:
-        single = define(f"{p.name}_of_half", _in_single(p.forward), p.vjps, p.saves, backward=p.backward)
-        _IN_SINGLE[p.name] = single
+    single = PRIMITIVES[f"{p.name}_of_half"]
     wide = np.float32(number)
     return pointwise(single, who, a, wide) if tensor is a else pointwise(single, who, wide, b)
-
-
-_IN_SINGLE: dict[str, Primitive] = {}
 
 
 def _floats(who: str, input: Any, other: Any) -> tuple[Any, Any]:
@@ -312,3 +306,10 @@ define(
 
 
 maximum, minimum = plain_forms("maximum", "minimum")
+for _name in (
+    *(_p.name for _p in (ADD, SUB, RSUB, MUL, DIV, FLOOR_DIVIDE, REMAINDER, FMOD, POW)),
+    "div_trunc", "div_floor", "xlogy", "maximum", "minimum", "fmax", "fmin", "arctan2", "hypot", "copysign", "nextafter",
+    "logaddexp", "logaddexp2",
+):  # fmt: skip
+    _p = PRIMITIVES[_name]
+    define(f"{_name}_of_half", _in_single(_p.forward), _p.vjps, _p.saves, backward=_p.backward)

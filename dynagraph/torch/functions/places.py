@@ -65,6 +65,9 @@ _WIDE = 128  # elements of a slice, from which on adding slice after slice costs
 
 def add_rows(array: Any, index: Any, values: Any, dim: int) -> None:
     """Add slices to those along a dimension whose numbers are given."""
+    if is_compiling() and dim == 0 and type(array) is np.ndarray and not is_half(array.dtype):  # the array is written where it is
+        ufunc_at(np.add, array, index, np.broadcast_to(values, _with(array.shape, dim, index.size)).astype(array.dtype, copy=False))
+        return
     wide = array.size >= _WIDE * max(array.shape[dim], 1) and not is_half(array.dtype)
     if not wide or is_compiling() or type(array) is not np.ndarray:
         store_flat(array, row_places(index, array.shape, dim), values, np.add)

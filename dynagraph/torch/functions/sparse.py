@@ -337,6 +337,8 @@ class COOTensor(SparseTensor):
         places = self._places._array
         if not places.shape[0]:
             return np.zeros(self._nnz(), _INT64)
+        if places.shape[0] == 1:
+            return places[0]
         return strides_of(self.sparse_sizes()) @ places
 
     def is_coalesced(self) -> bool:
@@ -488,6 +490,8 @@ def coordinates(flat: Any, sizes: tuple[int, ...]) -> Any:
     """Flat places as rows of coordinates."""
     if not sizes:
         return np.zeros((0, len(flat)), _INT64)
+    if len(sizes) == 1:
+        return flat.reshape(1, -1)
     found = np.empty((len(sizes), len(flat)), _INT64)
     for k, (step, size) in enumerate(zip(strides_of(sizes), sizes)):
         found[k] = flat // step % max(size, 1)

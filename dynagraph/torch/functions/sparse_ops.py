@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.arrays import ufunc_at
+from dynagraph.torch.core.arrays import any_wrong, is_on_gpu, ufunc_at
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.primitives import define
@@ -226,7 +227,16 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
 
 
 def _equal(a: Any, b: Any) -> bool:
-    return a.shape == b.shape and bool((a == b).all())
+    """Whether two arrays of places are the same.  Captured code takes it that they are not: a program that finds that they are
+    leaves the call to Python."""
+    if a.shape != b.shape:
+        return False
+    same = (a == b).all()
+    if is_compiling() and not is_on_gpu(a):
+        if any_wrong(same):
+            raise RuntimeError("places of sparse tensors are the same")
+        return False
+    return bool(same)
 
 
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
@@ -483,9 +493,11 @@ def _add_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     """Add in place; a sparse tensor is added where it has values."""
     if isinstance(other, COOTensor) and _is_added_where_it_is(self, other):
         check_write(self)
-        count = math.prod(other.sparse_sizes())
+        count, width = math.prod(other.sparse_sizes()), math.prod(other._size[other.sparse_dim() :])
         values = other._held._array if alpha == 1 else (other._held * alpha)._array
-        add_rows(self._array.reshape(count, -1), other.flat_places(), values.reshape(len(values), -1), 0)
+        array = self._array  # captured code writes to it where it is, but not by way of another shape
+        rows = array if array.shape == (count, width) else array.reshape(count, width)
+        add_rows(rows, other.flat_places(), values.reshape(len(values), width), 0)
         written(self)
         return self
     return _dense_add_(self, other.to_dense() if isinstance(other, SparseTensor) else other, alpha=alpha)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from dynagraph.torch.core.tensor import Tensor
-from dynagraph.torch.functions.sparse import coo
 from dynagraph.torch.optim.optimizer import ParamsT, check_fused, check_lr, check_not_negative, hyper
 from dynagraph.torch.optim.per_element import PerElement, decay_number, decay_of, decayed
+from dynagraph.torch.optim.sparse_rows import Rows, number_of, scaled
 from dynagraph.torch.optim.states import filled
 
 
@@ -64,17 +64,18 @@ class Adagrad(PerElement):
         lr = hyper(group["lr"], group.get("differentiable", False))
         return (counters[0] + 1,), (decay_number(group, lr), group["eps"], lr / (1 + counters[0] * group["lr_decay"]))
 
-    def _step_sparse(self, group: dict[str, Any], param: Any, grad: Any) -> None:
+    def _has_sparse_states(self, group: dict[str, Any]) -> bool:
+        return True
+
+    def _step_sparse(self, group: dict[str, Any], param: Any, grad: Any, state: dict[str, Any]) -> None:
         if decay_of(group):
             raise RuntimeError("weight_decay option is not compatible with sparse gradients")
-        grad = (-grad if group["maximize"] else grad).coalesce()
-        state = self._states[param]
+        rows = Rows(-grad if group["maximize"] else grad)
         state["step"] += 1
-        size = hyper(group["lr"]) / (1 + (state["step"].item() - 1) * group["lr_decay"])
-        places, values = grad.indices(), grad.values()
-        state["sum"].add_(coo(places, values * values, tuple(grad.shape), True))
-        root = state["sum"].sparse_mask(grad).values().sqrt() + group["eps"]
-        param.add_(coo(places, values / root, tuple(grad.shape), True), alpha=-size)
+        size = hyper(group["lr"]) / (1 + (number_of(state["step"]) - 1) * group["lr_decay"])
+        values = rows.values
+        rows.add(state["sum"], values * values)
+        rows.add(param, scaled(values / (rows.of(state["sum"]).sqrt() + group["eps"]), -size))
 
 
 __all__ = ["Adagrad", "adagrad"]

@@ -61,7 +61,11 @@ class PerElement(Optimizer):
         there = param if fused or group.get("capturable") else None
         state[name] = number_state(value, scalar_dtype(fused), there)
 
-    def _step_sparse(self, group: dict[str, Any], param: Tensor, grad: Tensor) -> None:
+    def _has_sparse_states(self, group: dict[str, Any]) -> bool:
+        """Whether steps with sparse gradients read states.  Those do not make what is missing as dense ones do."""
+        return False
+
+    def _step_sparse(self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
         """A step of a parameter whose gradient is sparse."""
         raise RuntimeError(self._sparse_text or f"{type(self).__name__} does not support sparse gradients")
 
@@ -130,7 +134,7 @@ class PerElement(Optimizer):
         """A step of one parameter: a first one, one that is recorded, or one of arrays that kernels do not take."""
         grad: Any = param.grad
         if grad.is_sparse:
-            self._step_sparse(group, param, grad)
+            self._step_sparse(group, param, grad, self._states[param] if self._has_sparse_states(group) else {})
             return
         state = self._states[param] if names or self._counters else {}
         if not self._is_ready(group, state) and self._make_first(group, param, grad, state):
@@ -168,23 +172,21 @@ class PerElement(Optimizer):
 
     def _step_captured(self, number: int, group: dict[str, Any]) -> None:
         params = group["params"]
-        chosen = []
+        chosen: list[int] = []
+        sparse: list[int] = []
         for k, param in enumerate(params):
             grad: Any = param.grad
-            if grad is None:
-                continue
-            if grad.is_sparse:
-                self._step_sparse(group, param, grad)
-            else:
-                chosen.append(k)
-        if not chosen:
-            return
+            if grad is not None:
+                (sparse if grad.is_sparse else chosen).append(k)
         names, flags, formula = self._tensors(group), self._flags(group), type(self).formula
-        if not (names or self._counters):
+        bare = sparse if self._has_sparse_states(group) else []
+        dense = chosen if names or self._counters else []
+        alike, states = prepared(self, number, dense, bare) if dense or bare else ([], [{}] * len(params))
+        for k in sparse:
+            self._step_sparse(group, params[k], params[k].grad, states[k])
+        if chosen and not dense:
             rows = [[params[k], params[k].grad] for k in chosen]
             self._store_captured(formula, flags, rows, self._numbers(group, float)[1])
-            return
-        alike, states = prepared(self, number, chosen)
         for some in alike:
             if not self._is_ready(group, states[some[0]]):
                 for k in some:
@@ -215,9 +217,9 @@ class PerElement(Optimizer):
                 t._storage.version += 1
 
 
-def prepared(optimizer: PerElement, number: int, chosen: list[int]) -> tuple[list[list[int]], list[Any]]:
+def prepared(optimizer: PerElement, number: int, chosen: list[int], bare: Sequence[int] = ()) -> tuple[list[list[int]], list[Any]]:
     """As `prepare`, and the states.  Captures call `prepare` itself: the states are there before the program runs."""
-    return prepare(optimizer, number, chosen), optimizer._places[number + 1]
+    return prepare(optimizer, number, chosen, bare), optimizer._places[number + 1]
 
 
 def store_captured(formula: Formula, flags: tuple[Any, ...], calls: list[list[Any]], numbers: Sequence[Any]) -> None:

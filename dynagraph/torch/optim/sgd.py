@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.optim.optimizer import ParamsT, check_fused, hyper
 from dynagraph.torch.optim.per_element import PerElement, decay_number, decay_of, decayed
+from dynagraph.torch.optim.sparse_rows import add_scaled
 from dynagraph.torch.optim.states import filled
 
 
@@ -100,21 +101,23 @@ class SGD(PerElement):
         self._store_captured(sgd, self._flags(group), [[param, grad, buffer]], self._numbers(undamped, float)[1])
         state["momentum_buffer"] = buffer
 
-    def _step_sparse(self, group: dict[str, Any], param: Tensor, grad: Tensor) -> None:
+    def _has_sparse_states(self, group: dict[str, Any]) -> bool:
+        return bool(group["momentum"] != 0)
+
+    def _step_sparse(self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
         lr = hyper(group["lr"])
         if group["maximize"]:
             grad = -grad
         if decay_of(group):
             grad = grad.add(param, alpha=hyper(group["weight_decay"]))
         if group["momentum"] != 0:
-            state = self._states[param]
             buffer = state.get("momentum_buffer")
             if buffer is None:
                 buffer = state["momentum_buffer"] = grad.detach().clone()
             else:
                 buffer.mul_(group["momentum"]).add_(grad, alpha=1 - group["dampening"])
             grad = grad.add(buffer, alpha=group["momentum"]) if group["nesterov"] else buffer
-        param.add_(grad, alpha=-lr)
+        add_scaled(param, grad, -lr)
 
 
 __all__ = ["SGD", "sgd"]

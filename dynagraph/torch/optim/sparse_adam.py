@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from dynagraph.torch.core.tensor import Tensor
-from dynagraph.torch.functions.sparse import coo
-from dynagraph.torch.optim.optimizer import Optimizer, ParamsT, called, check_betas, hyper, without_grad
+from dynagraph.torch.optim.optimizer import ParamsT, check_betas, hyper
+from dynagraph.torch.optim.per_tensor import PerTensor
+from dynagraph.torch.optim.sparse_rows import Rows, scaled
 from dynagraph.torch.optim.states import filled
 
 
-class SparseAdam(Optimizer):
+class SparseAdam(PerTensor):
     """Adam of the places that a sparse gradient has: averages and parameters elsewhere stay as they are."""
 
     def __init__(
@@ -34,38 +34,27 @@ class SparseAdam(Optimizer):
         if complex_ones:
             raise ValueError(f"Complex params at indices {complex_ones}: SparseAdam does not support complex parameters")
 
-    @without_grad
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Change the parameters by their gradients; `closure` computes the loss anew, with its gradients."""
-        loss = called(closure)
-        for group in self.param_groups:
-            for param in group["params"]:
-                grad = param.grad
-                if grad is None:
-                    continue
-                if not grad.is_sparse:
-                    raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
-                grad = (-grad if group.get("maximize", False) else grad).coalesce()
-                state = self._states[param]
-                if not state:
-                    state.update(step=0, exp_avg=filled(param, 0), exp_avg_sq=filled(param, 0))
-                state["step"] += 1
-                _step(group, param, grad, state)
-        return loss
+    def _check(self, param: Tensor, grad: Tensor) -> None:
+        if not grad.is_sparse:
+            raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
 
+    def _make_state(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
+        state.update(step=0, exp_avg=filled(param, 0), exp_avg_sq=filled(param, 0))
 
-def _step(group: dict[str, Any], param: Any, grad: Any, state: dict[str, Any]) -> None:
-    beta1, beta2 = group["betas"]
-    places, values, shape = grad.indices(), grad.values(), tuple(grad.shape)
-    if not values.numel():
-        return
-    m, v = (state[name].sparse_mask(grad).values() for name in ("exp_avg", "exp_avg_sq"))
-    change_m, change_v = (values - m) * (1 - beta1), (values * values - v) * (1 - beta2)
-    state["exp_avg"].add_(coo(places, change_m, shape, True))
-    state["exp_avg_sq"].add_(coo(places, change_v, shape, True))
-    step = state["step"]
-    size = hyper(group["lr"]) * (1 - beta2**step) ** 0.5 / (1 - beta1**step)
-    param.add_(coo(places, (m + change_m) / ((v + change_v).sqrt() + group["eps"]) * -size, shape, True))
+    def _step_tensor(self, group: dict[str, Any], param: Any, grad: Any, state: dict[str, Any]) -> None:
+        beta1, beta2 = group["betas"]
+        rows = Rows(-grad if group.get("maximize", False) else grad)
+        state["step"] += 1
+        values = rows.values
+        if not values.numel():
+            return
+        m, v = rows.of(state["exp_avg"]), rows.of(state["exp_avg_sq"])
+        change_m, change_v = (values - m) * (1 - beta1), (values * values - v) * (1 - beta2)
+        rows.add(state["exp_avg"], change_m)
+        rows.add(state["exp_avg_sq"], change_v)
+        step = state["step"]
+        size = hyper(group["lr"]) * (1 - beta2**step) ** 0.5 / (1 - beta1**step)
+        rows.add(param, scaled((m + change_m) / ((v + change_v).sqrt() + group["eps"]), -size))
 
 
 __all__ = ["SparseAdam"]

@@ -84,34 +84,36 @@ class States(collections.defaultdict):  # type: ignore[type-arg]
         return collections.defaultdict, (self.default_factory,), None, None, iter(self.items())
 
 
-def prepare(optimizer: Any, number: int, chosen: Iterable[int]) -> list[list[int]]:
+def prepare(optimizer: Any, number: int, chosen: Iterable[int], bare: Iterable[int] = ()) -> list[list[int]]:
     """Make the states of a group's parameters that have gradients, and put them in their places, before captured code reads them.
 
     Gives these parameters' numbers, in lists: those of one list have had as many steps, or have no state but what their first step
     makes of gradients.  A state that no step has seen yet changes no later step, so captures may call this, whatever becomes of
-    them.
+    them.  `bare`: parameters in no list, whose states, where they are missing, are dicts that the first step fills.
     """
     group, states = optimizer.param_groups[number], optimizer.state
     alike: dict[Any, list[int]] = {}
-    for k in chosen:
+    left, both = set(bare), sorted((*chosen, *bare))
+    for k in both:
         param = group["params"][k]
         state = states.get(param)
         if not optimizer._is_ready(group, state):
             state = {} if state is None else state
-            if optimizer._can_prepare(group):
+            if k not in left and optimizer._can_prepare(group):
                 optimizer._make_state(group, param, state)
                 is_made = bool(state)
             else:
                 is_made = True
             if is_made:
                 states.put(param, state)
-        is_first = not optimizer._is_ready(group, state)
-        counted = None if is_first else tuple(state[name]._array.item() for name in optimizer._counters)
-        alike.setdefault(counted, []).append(k)
+        if k not in left:
+            is_first = not optimizer._is_ready(group, state)
+            counted = None if is_first else tuple(state[name]._array.item() for name in optimizer._counters)
+            alike.setdefault(counted, []).append(k)
     for k, each in enumerate(optimizer.param_groups):
         states.make_places(k, len(each["params"]))
     places = states.places[number + 1]
-    for k in chosen:
+    for k in both:
         places[k] = states.get(group["params"][k])
     return list(alike.values())
 

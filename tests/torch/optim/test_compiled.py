@@ -117,32 +117,21 @@ def test_learning_rates_that_are_tensors_need_no_new_program() -> None:
     assert compiled.counters()["misses"] == 1
 
 
-@pytest.mark.parametrize("name, reason", [("SGD", ""), ("Adagrad", "on the values"), ("SparseAdam", "on the values")])
-def test_steps_of_sparse_gradients(name: str, reason: str) -> None:
-    """SGD adds rows where they are; the others break where equal places are found."""
+@pytest.mark.parametrize("name", ["SGD", "Adagrad", "SparseAdam"])
+def test_the_gradient_of_a_table_stays_sparse(name: str) -> None:
+    """Its rows are as they were given, each as often; test_sparse_steps.py has the steps."""
+    table = torch.nn.Embedding(6, 3, sparse=True)
+    optimizer = getattr(torch.optim, name)(table.parameters(), lr=0.1)
 
-    def trained(compiles: bool) -> tuple[Any, Any, Any]:
-        torch.manual_seed(1)
-        table = torch.nn.Embedding(6, 3, sparse=True)
-        optimizer = getattr(torch.optim, name)(table.parameters(), lr=0.1)
+    def step(numbers: Any) -> None:
+        optimizer.zero_grad()
+        table(numbers).square().sum().backward()
+        optimizer.step()
 
-        def step(numbers: Any) -> Any:
-            optimizer.zero_grad()
-            loss = table(numbers).square().sum()
-            loss.backward()
-            optimizer.step()
-            return loss.detach()
-
-        run = dg.compile(step, mode="max", backend="numpy", fullgraph=not reason) if compiles else step
-        losses = [run(torch.tensor([k, 1, k])).item() for k in range(4)]
-        assert table.weight.grad._indices().tolist() == [[3, 1, 3]] and not table.weight.grad.is_coalesced()
-        return losses, table.weight.tolist(), run
-
-    *expected, _ = trained(False)
-    *got, compiled = trained(True)
-    assert got == expected
-    assert compiled.counters()["misses"] == 1 or reason
-    assert all(reason in text for text in compiled.stats.breaks) and bool(compiled.stats.breaks) == bool(reason)
+    run = dg.compile(step, mode="max", backend="numpy", fullgraph=True)
+    for k in range(4):
+        run(torch.tensor([k, 1, k]))
+        assert table.weight.grad._indices().tolist() == [[k, 1, k]] and not table.weight.grad.is_coalesced()
 
 
 def test_hooks_of_all_optimizers_are_guarded() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dynagraph as dg
 import dynagraph.torch as own
 from tests.torch.optim.cases import (
     COMBINED,
@@ -24,6 +25,7 @@ from tests.torch.optim.cases import (
     tolerance_of,
 )
 from tests.torch.optim.scenarios import cases_of_scenarios, check_same, id_of, outcome
+from tests.torch.optim.sparse_cases import SPARSE, train
 
 torch = pytest.importorskip("torch")
 
@@ -52,6 +54,30 @@ def test_fifty_steps(case: Case, dtype: str) -> None:
 def test_scenarios(pair: tuple[Case, str]) -> None:
     tolerance = tolerance_of(pair[0], "float64")
     check_same(outcome(own, *pair), outcome(torch, *pair), tolerance, max(tolerance, 5e-6))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+@pytest.mark.parametrize("compiles", [False, True])
+@pytest.mark.parametrize("case", SPARSE, ids=name_of)
+def test_fifty_steps_of_sparse_gradients(case: Case, compiles: bool) -> None:
+    def wrap(step: Any) -> Any:
+        return dg.compile(step, mode="max", backend="numpy", fullgraph=True) if compiles else step
+
+    def size_of(k: int) -> int:
+        return (7, 12, 0, 5, 1)[k % 5]
+
+    theirs, optimizer = train(torch, case, size_of=size_of)
+    with dg.config.override(stay_eager=False):
+        ours, other = train(own, case, size_of=size_of, wrap=wrap)
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+    expected, got = optimizer.state_dict()["state"], other.state_dict()["state"]
+    assert {k: list(v) for k, v in got.items()} == {k: list(v) for k, v in expected.items()}
+    for k, state in expected.items():
+        for name, value in state.items():
+            assert type(got[k][name]).__name__ == type(value).__name__ or value.is_sparse
+            if isinstance(value, torch.Tensor):
+                np.testing.assert_allclose(got[k][name].to_dense().numpy(), value.to_dense().numpy(), rtol=1e-6, atol=1e-12)
 
 
 def converted(state: Any, given: Any, tensor: Any) -> Any:
