@@ -200,3 +200,32 @@ def test_clusters_of_many_classes_are_computed_for_their_own_samples_only() -> N
     x, target = torch.ones(64, 8), torch.arange(64)
     assert same(arrays(compiled(x, target)), arrays(layer(x, target)))
     assert len(compiled.stats.breaks) == 1
+
+
+CHANGING: dict[str, Any] = {  # a layer, and inputs of a size
+    "BatchNorm1d": lambda: (nn.BatchNorm1d(4), lambda n: torch.randn(n, 4)),
+    "BatchNorm2d": lambda: (nn.BatchNorm2d(4), lambda n: torch.randn(n, 4, 2, 3)),
+    "BatchNorm1d, average": lambda: (nn.BatchNorm1d(4, momentum=None), lambda n: torch.randn(n, 4, 2)),
+    "InstanceNorm1d": lambda: (nn.InstanceNorm1d(4, track_running_stats=True), lambda n: torch.randn(n, 4, 5)),
+    "InstanceNorm1d, lengths": lambda: (nn.InstanceNorm1d(4, track_running_stats=True), lambda n: torch.randn(3, 4, n)),
+    "probabilities": lambda: (lambda x: nn.functional.cross_entropy(x, x.softmax(1)), lambda n: torch.randn(n, 4)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", CHANGING)
+def test_batches_of_all_sizes_are_two_programs(name: str, dtype: Any) -> None:
+    """The second one, at the first other size, is for all; the unbiased variance's factor is computed in it."""
+    torch.manual_seed(1)
+    (layer, make), (other, _) = CHANGING[name](), CHANGING[name]()
+    if isinstance(layer, nn.Module):
+        layer, other = layer.to(dtype), other.to(dtype)
+    compiled = dg.compile(lambda x: layer(x), backend="numpy", mode="max", fullgraph=True)
+    for n in (6, 8, 5, 9, 12, 7):
+        x = make(n).to(dtype)
+        got, expected = compiled(x), other(x)
+        np.testing.assert_allclose(got.detach().numpy(), expected.detach().numpy(), rtol=1e-5, atol=1e-6)
+        for mine, wanted in zip(getattr(layer, "buffers", list)(), getattr(other, "buffers", list)(), strict=True):
+            assert mine.dtype == wanted.dtype
+            np.testing.assert_allclose(mine.numpy(), wanted.numpy(), rtol=1e-6 if dtype is torch.float32 else 1e-14)
+    assert compiled.counters()["misses"] == 2 and not compiled.stats.fallbacks
