@@ -142,6 +142,10 @@ Under `torch.compile` a training step with `optimizer.step()` is one program:
   `padding_idx`, the number of rows is data: a sparse gradient of such a table breaks, and so does momentum of gradients that were
   coalesced. SparseAdam's count of steps is a Python number: its first three steps make a program each.
 - A step of a `GradScaler` takes it that all gradients are finite; one that is skipped is left to the plain function.
+- `ReduceLROnPlateau.step` decides by data, in Python, when the program has run; code that reads in the same call what it decided
+  is behind a break.
+- `AdaptiveLogSoftmaxWithLoss` computes each cluster for all samples, up to a million scores of rare classes; beyond, it breaks.
+  A batch that leaves a cluster without samples is left to the plain function.
 - Parameters of a group that have had as many steps by then share what depends on that number. If they come apart, the plain
   function takes the calls (`f.stats.refusals`).
 

@@ -1,4 +1,7 @@
-"""Steps of ``torch.optim`` in captures: states are made before the call; a formula is captured once, for all parameters."""
+"""Steps of ``torch.optim`` in captures: states are made before the call; a formula is captured once, for all parameters.
+
+What a scheduler decides by data is an effect.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,11 @@ from dynagraph.driver import deadline
 from dynagraph.frontend.executor.calls import call
 from dynagraph.frontend.executor.exceptions import refuse
 from dynagraph.frontend.executor.executor import Frame
-from dynagraph.frontend.executor.state import Preparation
-from dynagraph.frontend.guards.sources import Trusted
+from dynagraph.frontend.executor.state import Lazy, Preparation
+from dynagraph.frontend.guards.guards import HasType
+from dynagraph.frontend.guards.sources import Key, Trusted
 from dynagraph.frontend.kinds.slots import items_of, load_attribute, plain, subscript
-from dynagraph.frontend.kinds.values import Array, Const, Object, Sequence, Value
+from dynagraph.frontend.kinds.values import Array, Const, Dict, Number, Object, Opaque, Sequence, Value
 from dynagraph.frontend.library.registry import meaning, package
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import Elementwise
@@ -59,6 +63,55 @@ def _register() -> None:
             for array, node in zip((arrays[0], *arrays[2:]), results, strict=True):
                 ex.memories.write(Array(array.node), ex.builder.cast(node, array.node.dtype))
         return Const(None)
+
+
+@package("dynagraph.torch.optim.schedules.combined")
+def _register_schedulers() -> None:
+    combined: Any = sys.modules["dynagraph.torch.optim.schedules.combined"]
+
+    @meaning(combined.take)
+    def take(frame: Frame, scheduler: Any, measured: Any) -> Value:
+        """A decision by data is an effect, which Python makes when the program has run; what it sets is unknown until then."""
+        ex, own = frame.ex, frame.ex.resolve(scheduler)
+        found = load_attribute(frame, load_attribute(frame, own, "optimizer"), "param_groups")
+        groups = [ex.resolve(group) for group in items_of(frame, found)]
+        known = isinstance(own, Object) and own.source is not None and own.entries is None
+        if not known or not all(isinstance(group, Dict) and group.source is not None for group in groups):
+            refuse("DATA_DEPENDENT", "ReduceLROnPlateau of a scheduler or an optimizer that the function itself makes")
+        if not all(_is_a_number(frame, group, "lr") for group in groups):
+            refuse("DATA_DEPENDENT", "ReduceLROnPlateau of a learning rate that is a tensor")
+        ex.effect(combined.take, own, _measured(frame, combined.as_number, measured))
+        unknown = Opaque("what ReduceLROnPlateau has decided by data")
+        for name in combined.ReduceLROnPlateau.DECIDED:
+            own.fields[name] = unknown
+        for group in groups:
+            group.items["lr"] = unknown
+        for changed in (own, *groups):
+            ex.writes(changed)
+        return Const(None)
+
+
+def _is_a_number(frame: Frame, group: Dict, name: str) -> bool:
+    """Whether an item is a number of Python's, of which no more than that is asked."""
+    if name in group.items or group.object is None or group.source is None:
+        return isinstance(frame.ex.resolve(subscript(frame, group, Const(name))), (Const, Number, Opaque))
+    kind = type(group.object.get(name))
+    frame.ex.guards.require(HasType(Key(group.source, name), kind))
+    return kind in (int, float)
+
+
+def _measured(frame: Frame, as_number: Any, given: Any) -> Any:
+    """A number of Python's as it is, unseen; an array of a tensor's."""
+    if type(given) is Lazy and type(given.obj) in (int, float):
+        frame.ex.guards.require(HasType(given.source, type(given.obj)))
+        return given
+    value = frame.ex.resolve(given)
+    if isinstance(value, (Const, Number)):
+        return value
+    array = load_attribute(frame, value, "_array") if isinstance(value, Object) else None
+    if not isinstance(array, Array) or array.node.dtype.kind != "f" or any(size != 1 for size in array.node.shape):
+        refuse("DATA_DEPENDENT", "ReduceLROnPlateau of a number that is no real floating point tensor of one element")
+    return call(frame, frame.ex.wrap(as_number, Trusted(as_number, "as_number")), [value], {})
 
 
 def _are_alike(nodes: list[Node]) -> bool:

@@ -109,6 +109,16 @@ def number_in(vector: Any, how: str) -> int:
     return int(vector.sum() if how == "sum" else vector.max())
 
 
+def ratio_of_sizes(size: int, divisor: int, like: Any) -> Any:
+    """``size / divisor``, by which an array's elements are multiplied.
+
+    Captured code computes it in the program: a float of sizes that change is another number, and program, for each of them.
+    """
+    if not is_compiling():
+        return size / divisor
+    return (library_of_array(like).full((), size, np.float64) / divisor).astype(like.dtype)
+
+
 def any_wrong(mask: Any) -> Any:
     """Whether any place of an index is wrong, that is, out of bounds, or any other number that PyTorch's kernels refuse.
 
@@ -161,6 +171,6 @@ def strided(x: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
 
 
 __all__ = [
-    "any_wrong", "as_array", "failing", "in_c_order", "is_on_gpu", "library_of_array", "put_beside", "strided",
+    "any_wrong", "as_array", "failing", "in_c_order", "is_on_gpu", "library_of_array", "put_beside", "ratio_of_sizes", "strided",
     "ufunc_accumulate", "ufunc_at", "ufunc_reduce",
 ]  # fmt: skip

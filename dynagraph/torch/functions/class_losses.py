@@ -163,7 +163,7 @@ def _of_probabilities(scores: Tensor, y: Tensor, weight: Tensor | None, mode: st
     if mode == "none":
         return neg(total(product, axis))
     loss = neg(total(product))
-    return loss if mode == "sum" else div(loss, scores._array.size / classes if classes else math.nan)
+    return loss if mode == "sum" else div(loss, scores._array.size // classes if classes else math.nan)
 
 
 def _smoothed(

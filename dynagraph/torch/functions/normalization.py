@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.arrays import library_of_array
+from dynagraph.torch.core.arrays import library_of_array, ratio_of_sizes
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import PRIMITIVES
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
@@ -185,7 +185,8 @@ def batch_norm(
         number = math.prod(shape) // max(count, 1)
         if number:
             _update(running_mean, mean._array.reshape(-1), momentum)
-            _update(running_var, variance._array.reshape(-1) * (number / max(number - 1, 1)), momentum)
+            batch = variance._array.reshape(-1)
+            _update(running_var, batch * ratio_of_sizes(number, max(number - 1, 1), batch), momentum)
     return out
 
 
@@ -228,7 +229,8 @@ def instance_norm(
     number = math.prod(shape[2:])
     if number and shape[0]:
         _update(running_mean, mean._array.reshape(shape[:2]).mean(0), momentum)
-        _update(running_var, variance._array.reshape(shape[:2]).mean(0) * (number / max(number - 1, 1)), momentum)
+        batch = variance._array.reshape(shape[:2]).mean(0)
+        _update(running_var, batch * ratio_of_sizes(number, max(number - 1, 1), batch), momentum)
     return out
 
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dynagraph.torch.core.tensor import Tensor
+import numpy as np
+
+from dynagraph.torch.core.arrays import is_on_gpu, library_of_array
+from dynagraph.torch.core.tensor import Tensor, made
 from dynagraph.torch.functions.joining import cat
+from dynagraph.torch.functions.products import DOT
 from dynagraph.torch.functions.splitting import view_as_real
 from dynagraph.torch.optim.optimizer import Optimizer, ParamsT, called, check_lr, hyper, without_grad
 
+BLOCK = 1 << 14  # elements of a vector that are combined with another one's at once
 SUFFICIENT_DECREASE, CURVATURE = 1e-4, 0.9  # constants of the strong Wolfe conditions
 _KEPT = ("d", "t", "old_dirs", "old_stps", "ro", "H_diag", "prev_flat_grad", "prev_loss")
 
@@ -140,14 +145,7 @@ class LBFGS(Optimizer):
             inverses.append(1.0 / curvature)
             kept["H_diag"] = curvature / change.dot(change)
         factors = state.setdefault("al", [None] * history_size)
-        q = grad.neg()
-        for k in reversed(range(len(changes))):
-            factors[k] = steps[k].dot(q) * inverses[k]
-            q.sub_(changes[k] * factors[k])
-        r = q.mul(kept["H_diag"])
-        for k in range(len(changes)):
-            r.add_(steps[k] * (factors[k] - changes[k].dot(r) * inverses[k]))
-        kept["d"] = r
+        kept["d"] = two_loops(grad, changes, steps, inverses, kept["H_diag"], factors)
 
     def _search(
         self, closure: Callable[[], Any], length: float, direction: Tensor, start: Point, group: dict[str, Any], evaluations: int
@@ -164,6 +162,44 @@ class LBFGS(Optimizer):
 
         most = group["max_eval"] - evaluations
         return strong_wolfe(evaluate, start, length, _most(direction), group["tolerance_change"], most)
+
+
+def two_loops(
+    grad: Tensor, changes: list[Tensor], steps: list[Tensor], inverses: list[Tensor], scale: Any, factors: list[Any]
+) -> Tensor:
+    """Minus the approximate inverse Hessian times the gradient (J. Nocedal and S. Wright, Numerical Optimization, algorithm 7.4).
+
+    `changes`, `steps`: of gradients and parameters, the oldest first; `inverses`: one by the scalar products of these; `scale`: of
+    the first approximation.  `factors` receives the first loop's.  A loop's turn is a product, and one pass of blocks that stay in
+    the cache.
+    """
+    product = DOT.forward
+    history = [(change._array, step._array, inverse._array) for change, step, inverse in zip(changes, steps, inverses)]
+    direction = grad.neg()
+    q = direction._array
+    room = library_of_array(q).empty(q.size if is_on_gpu(q) else min(q.size, BLOCK), q.dtype)
+    found: list[Any] = [None] * len(history)
+    for k in reversed(range(len(history))):
+        change, step, inverse = history[k]
+        found[k] = product(step, q) * inverse
+        _combine(np.subtract, q, change, found[k], room)
+    direction = direction.mul(scale)
+    r = direction._array
+    for k, (change, step, inverse) in enumerate(history):
+        _combine(np.add, r, step, found[k] - product(change, r) * inverse, room)
+    factors[: len(found)] = [made(factor) for factor in found]
+    return direction
+
+
+def _combine(ufunc: Any, total: Any, vector: Any, factor: Any, room: Any) -> None:
+    """``total = ufunc(total, vector * factor)``, as many elements at once as there is room for."""
+    n = room.size
+    if n == total.size:
+        ufunc(total, np.multiply(vector, factor, out=room), out=total)
+        return
+    for start in range(0, total.size, n):
+        part = total[start : start + n]
+        ufunc(part, np.multiply(vector[start : start + n], factor, out=room[: part.size]), out=part)
 
 
 class Point(NamedTuple):

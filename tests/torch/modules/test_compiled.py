@@ -27,7 +27,6 @@ ROWS = [
 
 
 BREAKS = {  # layers that are captured in parts, and why
-    "AdaptiveLogSoftmaxWithLoss": "item: gives Python values that depend on data",  # how many rows a cluster has
     "LinearCrossEntropyLoss(8, 3, options": "inspect.Signature.bind",  # its chunks are checkpoints
 }
 
@@ -146,3 +145,87 @@ def test_modules_without_their_hooks_are_called_plainly_again(make: str) -> None
             utils.remove_spectral_norm(utils.spectral_norm(layer))
     layer(x)
     assert layer._hooks is None
+
+
+def adaptive() -> tuple[Any, Any, Any]:
+    torch.manual_seed(0)
+    layer = nn.AdaptiveLogSoftmaxWithLoss(32, 40, [5, 10, 20], div_value=2).double()
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1, momentum=0.9)
+
+    def step(x: Any, target: Any) -> Any:
+        optimizer.zero_grad()
+        output, loss = layer(x, target.reshape(-1))
+        loss.backward()
+        optimizer.step()
+        return output, loss
+
+    return layer, optimizer, step
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_steps_of_an_adaptive_softmax_are_one_program(empty: bool) -> None:
+    """Where a cluster has no sample, its parameters have no gradients and keep their momenta: such a batch is left to Python."""
+    (layer, _, step), (other, _, plain) = adaptive(), adaptive()
+    compiled, rng = dg.compile(step, backend="numpy", mode="max", fullgraph=True), np.random.default_rng(0)
+    for k in range(6):
+        x = torch.tensor(rng.normal(size=(12, 32)))
+        target = torch.tensor(rng.permutation([*range(10), 35, 37] if empty and k % 3 == 0 else [*range(6), 9, 12, 18, 25, 30, 39]))
+        with torch.no_grad():
+            x[0] = float("nan") if k == 5 else 0.5
+        got, wanted = compiled(x, target.reshape(3, 4)), plain(x, target)
+        assert same(arrays(got), arrays(wanted))
+        grads = [[p.grad for p in module.parameters()] for module in (layer, other)]
+        assert same(arrays(grads[0]), arrays(grads[1])) and any(g is None for g in grads[0]) == bool(empty and k % 3 == 0)
+        assert same(arrays(list(layer.parameters())), arrays(list(other.parameters())))
+    assert compiled.counters()["misses"] <= 2 and compiled.counters()["refusals"] == int(empty)  # one captures
+    assert not compiled.stats.breaks and not compiled.stats.fallbacks
+    predicted = dg.compile(lambda x: (layer.predict(x), layer.log_prob(x)), backend="numpy", mode="max", fullgraph=True)
+    x = torch.tensor(rng.normal(size=(12, 32)) * 20)
+    assert same(arrays(predicted(x)), arrays((other.predict(x), other.log_prob(x))))
+
+
+def test_targets_of_an_adaptive_softmax_are_checked_in_programs() -> None:
+    layer = nn.AdaptiveLogSoftmaxWithLoss(8, 20, [3, 7], div_value=2)
+    compiled = dg.compile(lambda x, target: layer(x, target).loss, backend="numpy", mode="max", fullgraph=True)
+    with torch.no_grad():
+        assert compiled(torch.ones(3, 8), torch.tensor([0, 4, 9])).shape == ()
+    for wrong in ([0, 4, 20], [-1, 4, 9]):
+        with pytest.raises(RuntimeError, match=r"Target values should be in \[0, 19\], but values in range \[.*\] were found"):
+            compiled(torch.ones(3, 8), torch.tensor(wrong))
+
+
+def test_clusters_of_many_classes_are_computed_for_their_own_samples_only() -> None:
+    layer = nn.AdaptiveLogSoftmaxWithLoss(8, 20_000, [3, 7], div_value=2)
+    compiled = dg.compile(lambda x, target: layer(x, target), backend="numpy", mode="max")
+    x, target = torch.ones(64, 8), torch.arange(64)
+    assert same(arrays(compiled(x, target)), arrays(layer(x, target)))
+    assert len(compiled.stats.breaks) == 1
+
+
+CHANGING: dict[str, Any] = {  # a layer, and inputs of a size
+    "BatchNorm1d": lambda: (nn.BatchNorm1d(4), lambda n: torch.randn(n, 4)),
+    "BatchNorm2d": lambda: (nn.BatchNorm2d(4), lambda n: torch.randn(n, 4, 2, 3)),
+    "BatchNorm1d, average": lambda: (nn.BatchNorm1d(4, momentum=None), lambda n: torch.randn(n, 4, 2)),
+    "InstanceNorm1d": lambda: (nn.InstanceNorm1d(4, track_running_stats=True), lambda n: torch.randn(n, 4, 5)),
+    "InstanceNorm1d, lengths": lambda: (nn.InstanceNorm1d(4, track_running_stats=True), lambda n: torch.randn(3, 4, n)),
+    "probabilities": lambda: (lambda x: nn.functional.cross_entropy(x, x.softmax(1)), lambda n: torch.randn(n, 4)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", CHANGING)
+def test_batches_of_all_sizes_are_two_programs(name: str, dtype: Any) -> None:
+    """The second one, at the first other size, is for all; the unbiased variance's factor is computed in it."""
+    torch.manual_seed(1)
+    (layer, make), (other, _) = CHANGING[name](), CHANGING[name]()
+    if isinstance(layer, nn.Module):
+        layer, other = layer.to(dtype), other.to(dtype)
+    compiled = dg.compile(lambda x: layer(x), backend="numpy", mode="max", fullgraph=True)
+    for n in (6, 8, 5, 9, 12, 7):
+        x = make(n).to(dtype)
+        got, expected = compiled(x), other(x)
+        np.testing.assert_allclose(got.detach().numpy(), expected.detach().numpy(), rtol=1e-5, atol=1e-6)
+        for mine, wanted in zip(getattr(layer, "buffers", list)(), getattr(other, "buffers", list)(), strict=True):
+            assert mine.dtype == wanted.dtype
+            np.testing.assert_allclose(mine.numpy(), wanted.numpy(), rtol=1e-6 if dtype is torch.float32 else 1e-14)
+    assert compiled.counters()["misses"] == 2 and not compiled.stats.fallbacks

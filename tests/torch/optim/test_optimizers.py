@@ -429,3 +429,34 @@ def test_libraries_interpolate_as_lbfgs_does() -> None:
         assert float(lbfgs._cubic_interpolate(*points)) == pytest.approx(0.8164966)
     assert float(lbfgs._cubic_interpolate(*points, bounds=(0.1, 0.2))) == 0.2
     assert float(lbfgs._cubic_interpolate(0.0, 0.0, torch.tensor(1.0), 1.0, 2.0, torch.tensor(1.0))) == 0.0
+
+
+def by_tensors(grad: Any, changes: Any, steps: Any, inverses: Any, scale: Any, factors: Any) -> Any:
+    q = grad.neg()
+    for k in reversed(range(len(changes))):
+        factors[k] = steps[k].dot(q) * inverses[k]
+        q.sub_(changes[k] * factors[k])
+    r = q.mul(scale)
+    for k in range(len(changes)):
+        r.add_(steps[k] * (factors[k] - changes[k].dot(r) * inverses[k]))
+    return r
+
+
+@pytest.mark.parametrize("n", [3, lbfgs.BLOCK, 2 * lbfgs.BLOCK + 5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("count", [0, 4])
+def test_directions_of_lbfgs_have_the_bits_of_operations_on_tensors(n: int, dtype: Any, count: int) -> None:
+    torch.manual_seed(0)
+    grad, *rows = ((torch.randn(n) / n**0.5).to(dtype) for _ in range(2 * count + 1))
+    steps = rows[count:]
+    changes = [row + step for row, step in zip(rows, steps)]
+    inverses = [1.0 / change.dot(step) for change, step in zip(changes, steps)]
+    results, factors = [], []
+    for how in (lbfgs.two_loops, by_tensors):
+        kept: list[Any] = [None] * 6
+        results.append(how(grad, changes, steps, inverses, inverses[-1] if count else 1, kept))
+        factors.append(kept)
+    assert results[0].dtype == dtype and torch.equal(*results)
+    assert kept[count:] == factors[0][count:] == [None] * (6 - count)
+    for got, wanted in zip(factors[0][:count], kept):
+        assert torch.equal(got, wanted) and got.dtype == dtype and got.shape == ()

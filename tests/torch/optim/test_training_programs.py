@@ -139,6 +139,29 @@ def scheduled_inside(make: Callable[[Any], Any]) -> Made:
     return made(after)
 
 
+def plateau(twice: bool = False, rate: Any = 0.1, **about: Any) -> Made:
+    """What is measured decides the learning rate: with such a threshold, no loss is better."""
+    kept: list[Any] = []
+
+    def after(net: Any, optimizer: Any) -> Callable[[Any], Any]:
+        scheduler = schedulers.ReduceLROnPlateau(optimizer, **{"patience": 1, "threshold": 0.9, "factor": 0.5, **about})
+        kept.append(scheduler)
+
+        def end(loss: Any) -> None:
+            optimizer.step()
+            scheduler.step(loss)
+            if twice:
+                scheduler.step(loss * 2)
+
+        return end
+
+    def changed(net: Any, optimizer: Any) -> list[Any]:
+        own = kept[0]
+        return [own.best, own.num_bad_epochs, own.cooldown_counter, own.last_epoch, *own._last_lr, *own.min_lrs]
+
+    return made(after, changed, lr=rate)
+
+
 def bags(mode: str, **about: Any) -> Made:
     torch.manual_seed(0)
     table = nn.EmbeddingBag(10, 3, mode=mode, **about)
@@ -177,6 +200,9 @@ PROGRAMS: dict[str, Callable[[], Made]] = {
     "milestones inside": lambda: scheduled_inside(lambda o: schedulers.MultiStepLR(o, [30, 50])),
     "polynomial inside": lambda: scheduled_inside(lambda o: schedulers.PolynomialLR(o, total_iters=20, power=2.0)),
     "restarts inside": lambda: scheduled_inside(lambda o: schedulers.CosineAnnealingWarmRestarts(o, 10)),
+    "plateau": plateau,
+    "plateau, cooldown": lambda: plateau(mode="max", cooldown=1, threshold_mode="abs", min_lr=[0.03]),
+    "plateau, two measures": lambda: plateau(True),
     "bags of sums": lambda: bags("sum"),
     "bags of means": lambda: bags("mean", max_norm=1.0, padding_idx=2),
     "bags of maxima": lambda: bags("max"),
@@ -229,3 +255,73 @@ def test_closures_of_lbfgs_are_compiled() -> None:
     for _ in range(4):
         assert compiled().item() == pytest.approx(plain().item(), rel=1e-7)
     assert compiled.stats.compiles == 2 and len(compiled.stats.breaks) == 1 and not compiled.stats.fallbacks
+
+
+def test_measures_of_python_need_no_program_each() -> None:
+    """A number that is measured elsewhere is handed on unseen."""
+    parameter = torch.ones(2, requires_grad=True)
+    optimizer = torch.optim.SGD([parameter], lr=1.0)
+    scheduler = schedulers.ReduceLROnPlateau(optimizer, patience=0, factor=0.5)
+
+    def measured(x: Any, value: float) -> Any:
+        scheduler.step(value)
+        return x * 2
+
+    compiled = dg.compile(measured, mode="max", backend="numpy", fullgraph=True)
+    for k in range(8):
+        compiled(torch.ones(3), 1.0 + k)
+        assert scheduler.best == 1.0 and optimizer.param_groups[0]["lr"] == 0.5**k and scheduler._last_lr == [0.5**k]
+    compiled(torch.ones(3), 0.25)
+    assert scheduler.best == 0.25 and scheduler.num_bad_epochs == 0 and scheduler.last_epoch == 9
+    compiled(torch.ones(3), torch.tensor(0.125))  # no float: another program
+    assert scheduler.best == 0.125 and compiled.counters()["misses"] == 2
+
+
+@pytest.mark.parametrize("reads", ["rate", "best", "last", "step", "state"])
+def test_what_a_plateau_decided_is_read_behind_a_break(reads: str) -> None:
+    def trained(compiles: bool) -> tuple[list[Any], Any]:
+        parameter = torch.ones(2, requires_grad=True)
+        optimizer = torch.optim.SGD([parameter], lr=1.0)
+        scheduler = schedulers.ReduceLROnPlateau(optimizer, patience=0, factor=0.5)
+
+        def step(x: Any) -> Any:
+            optimizer.zero_grad()
+            loss = (parameter * x).sum()
+            loss.backward()
+            scheduler.step(loss.detach().abs() + 1)
+            if reads == "rate":
+                return optimizer.param_groups[0]["lr"]
+            if reads == "best":
+                return scheduler.best * 2
+            if reads == "last":
+                return scheduler.get_last_lr()
+            if reads == "step":
+                optimizer.step()
+                return parameter.tolist()
+            return scheduler.state_dict()
+
+        run = dg.compile(step, mode="max", backend="numpy") if compiles else step
+        return [run(torch.full((2,), float(k))) for k in (1, 2, 3, 1, 0, 5)], run
+
+    (got, compiled), (expected, _) = trained(True), trained(False)
+    assert got == expected
+    assert compiled.stats.breaks and not compiled.stats.fallbacks
+
+
+@pytest.mark.parametrize("rate, measure", [(torch.tensor(0.5), 1.0), (0.5, torch.tensor([1.0, 2.0])), (0.5, torch.tensor(3))])
+def test_plateaus_that_are_left_to_python(rate: Any, measure: Any) -> None:
+    """Rates that are tensors are written to; two numbers are an error; ints are of another kind."""
+    found = []
+    for compiles in (False, True):
+        parameter = torch.ones(2, requires_grad=True)
+        optimizer = torch.optim.SGD([parameter], lr=rate.clone() if isinstance(rate, torch.Tensor) else rate)
+        scheduler = schedulers.ReduceLROnPlateau(optimizer, patience=0, factor=0.5)
+        compiled = dg.compile(lambda m, s=scheduler: s.step(m), mode="max", backend="numpy")
+        found.append([])
+        for _ in range(3):
+            try:
+                (compiled if compiles else scheduler.step)(measure)
+            except ValueError as error:
+                found[-1].append(str(error))
+            found[-1].append([float(optimizer.param_groups[0]["lr"]), scheduler.best, scheduler.last_epoch])
+    assert found[0] == found[1] and compiled.stats.breaks and not compiled.stats.fallbacks

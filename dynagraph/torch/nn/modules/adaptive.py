@@ -7,12 +7,18 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from dynagraph.markers import is_compiling
+from dynagraph.torch.core.arrays import any_wrong, none_is_set
+from dynagraph.torch.core.grad_mode import is_grad_enabled
 from dynagraph.torch.core.tensor import Tensor
+from dynagraph.torch.functions.ternary import where
 from dynagraph.torch.nn import functional as F
 from dynagraph.torch.nn.modules.container import ModuleList, Sequential
 from dynagraph.torch.nn.modules.linear import Linear
 from dynagraph.torch.nn.modules.module import Module
 
+# scores of rare classes that compiled functions compute for all samples; beyond, they break, and choose each cluster's samples
+MOST_SCORES = 1 << 20
 _ASMoutput = namedtuple("_ASMoutput", ["output", "loss"])
 
 
@@ -84,22 +90,40 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     def _of_targets(self, x: Tensor, target: Tensor) -> Tensor:
         """The log-probabilities of the samples' classes."""
-        low, high = target.min().item(), target.max().item()
-        if low < 0 or high >= self.n_classes:
+        if any_wrong(((target < 0) | (target >= self.n_classes))._array):
+            low, high = target.min().item(), target.max().item()
             raise RuntimeError(
                 f"Target values should be in [0, {self.n_classes - 1}], but values in range [{low}, {high}] were found. "
             )
         output, places = x.new_zeros(x.size(0)), target
+        is_dense = is_compiling() and x.size(0) * (self.n_classes - self.shortlist_size) <= MOST_SCORES
         for k, (start, stop) in enumerate(pairwise(self.cutoffs)):
             inside = (target >= start) & (target < stop)
+            if is_dense:
+                output = output + self._within_of_all(k, x, inside, target - start)
+                places = where(inside, self.shortlist_size + k, places)
+                continue
             rows = inside.nonzero().squeeze(1)
             if rows.numel():
-                logs = F.log_softmax(self.tail[k](x.index_select(0, rows)), dim=1)
-                own = logs.gather(1, (target.index_select(0, rows) - start).unsqueeze(1)).squeeze(1)
+                own = self._within(k, x.index_select(0, rows), target.index_select(0, rows) - start)
                 output = output.index_copy(0, rows, own)
                 places = places.masked_fill(inside, self.shortlist_size + k)
         logs = F.log_softmax(self.head(x), dim=1)
         return output + logs.gather(1, places.unsqueeze(1)).squeeze(1)
+
+    def _within(self, k: int, x: Tensor, places: Tensor) -> Tensor:
+        """The log-probabilities of classes within the k-th cluster, which are counted from its first one."""
+        return F.log_softmax(self.tail[k](x), dim=1).gather(1, places.unsqueeze(1)).squeeze(1)
+
+    def _within_of_all(self, k: int, x: Tensor, inside: Tensor, places: Tensor) -> Tensor:
+        """As `_within`, and zero for the samples outside: how many there are inside is data, which breaks captures.
+
+        A cluster without samples gives its parameters no gradients; captured code takes it that there are some.
+        """
+        if is_grad_enabled() and any(weight.requires_grad for weight in self.tail[k].parameters()):
+            none_is_set([~inside.any()._array])
+        scores = self.tail[k](where(inside.unsqueeze(1), x, 0))
+        return -F.cross_entropy(scores, where(inside, places, -100), reduction="none")
 
     def _get_full_log_prob(self, input: Tensor, head_output: Tensor) -> Tensor:
         """The log-probabilities of all classes."""
@@ -120,6 +144,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         head_output = self.head(input)
         output = head_output.argmax(dim=1)
         rare = output >= self.shortlist_size
+        if is_compiling():
+            return where(rare, self._get_full_log_prob(input, head_output).argmax(dim=1), output)
         if rare.any():
             output[rare] = self._get_full_log_prob(input[rare], head_output[rare]).argmax(dim=1)
         return output

@@ -7,6 +7,9 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from dynagraph.markers import is_compiling
 from dynagraph.torch.optim.optimizer import Optimizer
 from dynagraph.torch.optim.schedules.base import (
     EPOCH_DEPRECATION_WARNING,
@@ -114,6 +117,16 @@ class ChainedScheduler(_OfSchedulers):
         self._last_lr = values_of(self.optimizer, "lr")
 
 
+def take(scheduler: Any, measured: Any) -> None:
+    """``scheduler.step(measured)``.  Captured code has it called when the program has run, and knows nothing of what it sets."""
+    ReduceLROnPlateau.step(scheduler, measured)
+
+
+def as_number(measured: Any) -> Any:
+    """An array of one number."""
+    return measured._array.astype(np.float64).reshape(())
+
+
 class ReduceLROnPlateau(LRScheduler):
     """Times `factor` when what is measured has not got better for more than `patience` steps."""
 
@@ -141,6 +154,8 @@ class ReduceLROnPlateau(LRScheduler):
         self._last_lr = values_of(optimizer, "lr")
         self._init_is_better(mode=mode, threshold=threshold, threshold_mode=threshold_mode)
         self._reset()
+
+    DECIDED = ("best", "num_bad_epochs", "cooldown_counter", "last_epoch", "min_lrs", "_last_lr")  # what `step` sets
 
     def _init_is_better(self, mode: str, threshold: float, threshold_mode: str) -> None:
         if mode not in ("min", "max"):
@@ -170,6 +185,9 @@ class ReduceLROnPlateau(LRScheduler):
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
         """Take what was measured into account."""
+        if is_compiling() and epoch is None and type(self) is ReduceLROnPlateau:
+            take(self, metrics)
+            return
         current = float(metrics)
         if epoch is not None:
             warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
