@@ -7,6 +7,7 @@ import itertools
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -224,6 +225,37 @@ def test_what_is_under_way_goes_on_by_itself() -> None:
         time.sleep(0.001)
         assert time.monotonic() < until
     assert all((x == 2).all() for x in arrays)
+    for engine in engines:
+        engine.close()
+
+
+def test_whoever_reads_a_message_wakes_those_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mesh's own thread, and several that wait, are in each other's way."""
+    monkeypatch.setattr(mesh, "_PAUSE", 30.0)  # nothing is found by looking again
+    engines = engines_of(2)
+    slowest = [0.0, 0.0]
+
+    def wait(rank: int, request: Any) -> None:
+        begin = time.monotonic()
+        engines[rank].mesh.wait_for(request.handle, 60)
+        slowest[rank] = max(slowest[rank], time.monotonic() - begin)
+
+    for k in range(40):
+        arrays = [np.full(5000, rank + 1.0) for rank in range(2)]
+        first = [engines[0].all_reduce(x, "SUM") for x in (arrays[0], arrays[0].copy())]
+        time.sleep(0.002 * (k % 3))  # the thread of the mesh waits by now, or not yet
+        threads = [threading.Thread(target=wait, args=(0, request)) for request in first[: 1 + k % 2]]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.002 * (k // 3 % 3))
+        second = [engines[1].all_reduce(x, "SUM") for x in (arrays[1], arrays[1].copy())]
+        for request in second:
+            wait(1, request)
+        for thread in threads:
+            thread.join()
+        wait(0, first[1])
+        assert (arrays[0] == 3).all() and (arrays[1] == 3).all()
+        assert max(slowest) < 10, k
     for engine in engines:
         engine.close()
 
