@@ -21,8 +21,8 @@ from dynagraph.torch.core.engine import accumulates_all, notes, queue_callback, 
 from dynagraph.torch.core.grad_mode import no_grad
 from dynagraph.torch.core.tensor import Tensor, written
 from dynagraph.torch.distributed.buckets import Bucket, GradBucket, cut, in_room
-from dynagraph.torch.distributed.collectives import captured_in_place
-from dynagraph.torch.distributed.effects import advanced
+from dynagraph.torch.distributed.collectives import captured_in_place, captured_where_it_lies
+from dynagraph.torch.distributed.effects import advanced, finished_part, store
 from dynagraph.torch.distributed.transfers import member
 from dynagraph.torch.distributed.work import advance
 from dynagraph.torch.functions.common import NAMESPACES
@@ -52,7 +52,8 @@ class _InCapture:
     """How far a backward in captured code is.
 
     `pending`: how many gradients of each bucket are to come; `ready`, `counts`: of each gradient whether all of it has come, and
-    how often some has; `sent`: the tensors of the buckets that have been sent, and what waits for them.
+    how often some has; `sent`: the tensors of the buckets that have been sent, and what waits for them; of a bucket whose parts have been
+    written where they lie, itself and a number.
     """
 
     def __init__(self, pending: list[int], count: int):
@@ -288,6 +289,12 @@ class Reducer:
         pending, sent = state.pending, state.sent
         while len(sent) < len(pending) and pending[len(sent)] == 0:
             bucket = self.buckets[len(sent)]
+            if self.as_views and self.hook is None and not self.find_unused and all(self.times):
+                with no_grad():
+                    for parameter, part in zip(bucket.parameters, bucket.views):
+                        part.copy_(parameter._grad.detach() * (1.0 / self.divisor))  # type: ignore[union-attr]
+                sent.append((bucket, captured_where_it_lies(bucket.views, self.group, bucket.place)))
+                continue
             grads = [p._grad.detach().reshape(-1) for p in bucket.parameters]  # type: ignore[union-attr]
             flat = _torch["cat"](grads)
             if self.hook is None:
@@ -305,6 +312,11 @@ class Reducer:
             used = _torch["tensor"]([min(n, 1) for n in state.counts], dtype=dtypes.int64)
             dist.all_reduce(used, group=self.group)
         for bucket, (flat, work) in zip(self.buckets, state.sent):
+            if flat is bucket:
+                for number, (parameter, part) in enumerate(zip(bucket.parameters, bucket.views)):
+                    store(finished_part(work, part._array, number), [part])
+                    parameter.grad = part
+                continue
             result = work.wait()
             self._hand_out_in_capture(bucket, result if flat is None else flat, state, used)
         self.expects = False

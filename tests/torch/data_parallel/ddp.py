@@ -282,7 +282,7 @@ def compiled_steps() -> None:
                 compiled(x, y)
         assert distance(module, expected) < limit, (options, hook, distance(module, expected))
         graph = str(compiled.last_graph)
-        sent = sum(graph.count(f"call={name}(") for name in ("started", "started_in", "exchanged"))
+        sent = sum(graph.count(f"call={name}(") for name in ("started", "started_in", "started_where_it_lies", "exchanged"))
         assert sent == messages, (options, hook, sent)
         assert "_params_0__array" in graph.splitlines()[-1], (options, hook)
 
