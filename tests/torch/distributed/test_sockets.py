@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import itertools
 import os
+import random
 import signal
 import socket
 import threading
@@ -136,6 +138,50 @@ def share_nothing_by_name(rank: int, method: str) -> None:
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="common memory is found by /proc")
 def test_ranks_of_one_machine_have_common_memory() -> None:
     mp.spawn(share_nothing_by_name, (f"tcp://127.0.0.1:{free_port()}",), 2)
+
+
+def sum_at_odd_times(rank: int, method: str, count: int, rounds: int) -> None:
+    """Arrays of all kinds, several at once, by ranks that are out of step, with the mesh's own thread or without it."""
+    dist.init_process_group("gloo", method, rank=rank, world_size=count, timeout=datetime.timedelta(seconds=60))
+    engine = dist.distributed_c10d._get_default_group()._engine
+
+    def tell(text: str) -> list[str]:
+        every: list[Any] = [None] * count
+        dist.all_gather_object(every, text)
+        return every
+
+    room = engine.room(tell, 1 << 20)
+    own = torch.from_numpy(room.own[: 1 << 18].view(np.float32)) if room is not None else torch.zeros(1 << 16)
+    pauses, sizes = random.Random(rank), random.Random(0)
+    for k in range(rounds):
+        lengths = [sizes.choice((3, 5000, 70_001, 1_200_000)) for _ in range(3)]
+        tensors = [torch.full((length,), rank + k + 1.0) for length in lengths]
+        own.fill_(rank + k + 1.0)
+        works = []
+        for tensor in (tensors[0], own, *tensors[1:]):
+            time.sleep(pauses.choice((0, 0, 0.001, 0.01)))
+            works.append(dist.all_reduce(tensor, async_op=True))
+        pauses.shuffle(works)
+        for work in works:
+            time.sleep(pauses.choice((0, 0, 0.003)))
+            work.wait()
+        total = count * (count - 1) / 2 + count * (k + 1)
+        assert all(bool((tensor == total).all()) for tensor in (own, *tensors)), k
+    dist.destroy_process_group()
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="processes are stopped by a signal")
+@pytest.mark.parametrize(("count", "rounds"), [(2, 25), (5, 8)])
+def test_sums_of_ranks_that_are_stopped_now_and_then(count: int, rounds: int) -> None:
+    ranks = mp.spawn(sum_at_odd_times, (f"tcp://127.0.0.1:{free_port()}", count, rounds), count, join=False)
+    choices, until = random.Random(3), time.monotonic() + 100
+    while not ranks.join(timeout=choices.choice((0.005, 0.02, 0.05))):
+        assert time.monotonic() < until
+        process = choices.choice([process for process in ranks.processes if process.is_alive()] or ranks.processes)
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, number)
+            time.sleep(choices.choice((0.001, 0.02)))
 
 
 def given(count: int, size: int) -> list[np.ndarray]:
