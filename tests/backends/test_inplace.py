@@ -423,7 +423,7 @@ def test_what_is_under_way_writes_where_its_operand_lies():
     assert under_way.lies_there
     program = lower_graph(run_passes(graph))
     assert [stored_buffers(s.body) for s in program.steps if isinstance(s, Kernel)] == [{"in0"}]
-    assert program.workspace <= 64  # the number
+    assert program.workspace == 64  # of the number alone
 
 
 @pytest.mark.parametrize("read", ["before", "between", "after"])
@@ -439,9 +439,9 @@ def test_what_is_under_way_writes_to_no_value_that_others_read(read: str):
         with graph.inserting_before(result):
             other = graph.call(OPS["add"], twice, one)
     if read == "after":
-        other = graph.call(OPS["add"], twice, one)
+        other = graph.call(OPS["add"], twice, graph.call(OPS["add"], result, one))
     graph.output([result, other], into=[0, None])
     expected = given * -2
     _, found = run_native(graph, given)
     np.testing.assert_array_equal(given, expected)
-    np.testing.assert_array_equal(found, 1 - expected)
+    np.testing.assert_array_equal(found, 1 if read == "after" else 1 - expected)
