@@ -157,7 +157,6 @@ def test_the_old_value_is_still_wanted():
 
 def test_a_value_is_turned_onto_itself():
     graph, x = one_input()
-    (given,) = inputs(1)
     twice = graph.call(OPS["add"], x, x)
     graph.output([updated(graph, twice, twice, 5, -1)], into=[0])
     check(graph, *inputs(1))
@@ -434,7 +433,7 @@ def test_what_is_under_way_writes_to_no_value_that_others_read(read: str):
     one = graph.constant(np.ones(6))
     if read == "before":
         other = graph.call(OPS["add"], twice, one)
-    handle, result = begun_and_ended(graph, twice, UnderWay(given))
+    _, result = begun_and_ended(graph, twice, UnderWay(given))
     if read == "between":
         with graph.inserting_before(result):
             other = graph.call(OPS["add"], twice, one)

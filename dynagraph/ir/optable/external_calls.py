@@ -61,8 +61,14 @@ define_op(
     # awaited: its value stands for what is under way, and something must take it
     # keeps: its operands may be written to from then on, until a call has ended whose result may lie where operand `over` did
     attrs={
-        "call": REQUIRED, "result": None, "dtype": REQUIRED, "shape": REQUIRED, "awaited": False, "keeps": False, "over": None,
-    },  # fmt: skip
+        "call": REQUIRED,
+        "result": None,
+        "dtype": REQUIRED,
+        "shape": REQUIRED,
+        "awaited": False,
+        "keeps": False,
+        "over": None,
+    },
     dtype=lambda metas, attrs: attrs["dtype"],
     shape=lambda metas, attrs: attrs["shape"],
     eager=_eager_effect,

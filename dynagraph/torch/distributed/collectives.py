@@ -12,7 +12,15 @@ import numpy as np
 from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.tensor import Tensor, check_cast, wrap
-from dynagraph.torch.distributed.effects import OPERATIONS, CapturedWork, captured, nothing, runs_plainly, started_in, started_where_it_lies
+from dynagraph.torch.distributed.effects import (
+    OPERATIONS,
+    CapturedWork,
+    captured,
+    nothing,
+    runs_plainly,
+    started_in,
+    started_where_it_lies,
+)
 from dynagraph.torch.distributed.engines import Engine
 from dynagraph.torch.distributed.groups import ProcessGroup
 from dynagraph.torch.distributed.reduce_ops import RedOpType, ReduceOp, supports_complex

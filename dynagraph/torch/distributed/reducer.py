@@ -52,8 +52,8 @@ class _InCapture:
     """How far a backward in captured code is.
 
     `pending`: how many gradients of each bucket are to come; `ready`, `counts`: of each gradient whether all of it has come, and
-    how often some has; `sent`: the tensors of the buckets that have been sent, and what waits for them; of a bucket whose parts have been
-    written where they lie, itself and a number.
+    how often some has; `sent`: the tensors of the buckets that have been sent, and what waits for them; of a bucket whose parts
+    have been written where they lie, itself and a number.
     """
 
     def __init__(self, pending: list[int], count: int):
