@@ -11,6 +11,7 @@ import dynagraph.ir.optable  # noqa: F401  (fills OPS)
 from dynagraph.backends.c.backend import lower_graph
 from dynagraph.errors import GraphError
 from dynagraph.ir import dtypes
+from dynagraph.ir.external_calls import FunctionCall, Slot
 from dynagraph.ir.graph import Graph, Meta
 from dynagraph.ir.interpreter import interpret
 from dynagraph.ir.loops import Kernel, stored_buffers
@@ -398,3 +399,65 @@ def test_checks_come_before_writes_that_they_do_not_depend_on(depends: bool) -> 
     checked_at = next(k for k, names in enumerate(stored) if "out2" in names)
     assert all(k > checked_at for k, names in enumerate(stored) if names & {"in0", "in1"})
     assert (program.workspace == 0) is not depends
+
+
+class UnderWay:
+    """Something that writes to `memory`, where the values that it is given may lie, until its end is waited for."""
+
+    def __init__(self, memory: np.ndarray):
+        self.memory = memory
+
+    def begin(self, part: np.ndarray) -> np.ndarray:
+        self.lies_there = part.ctypes.data == self.memory.ctypes.data
+        if not self.lies_there:
+            self.memory = part.copy()
+        self.memory *= -1
+        return np.array(0, np.int64)
+
+    def end(self, number: np.ndarray, part: np.ndarray, out: np.ndarray) -> np.ndarray:
+        if out.ctypes.data != self.memory.ctypes.data:
+            out[...] = self.memory
+        return out
+
+
+def begun_and_ended(graph: Graph, x, under_way: UnderWay) -> tuple:
+    call, more = FunctionCall(under_way.begin, (Slot(0),)), {"awaited": True, "keeps": True}
+    handle = graph.call(OPS["effect_call"], x, call=call, dtype=dtypes.int64, shape=(), **more)
+    call = FunctionCall(under_way.end, (Slot(0), Slot(1)), takes_out=True)
+    return handle, graph.call(OPS["effect_call"], handle, x, call=call, dtype=F64, shape=x.shape, over=1)
+
+
+def test_what_is_under_way_writes_where_its_operand_lies():
+    graph, x = one_input()
+    (given,) = inputs(1)
+    under_way = UnderWay(given)
+    _, result = begun_and_ended(graph, graph.call(OPS["add"], x, x), under_way)
+    graph.output([result], into=[0])
+    expected = given * -2
+    run_native(graph, given)
+    np.testing.assert_array_equal(given, expected)
+    assert under_way.lies_there
+    program = lower_graph(run_passes(graph))
+    assert [stored_buffers(s.body) for s in program.steps if isinstance(s, Kernel)] == [{"in0"}]
+    assert program.workspace == 64  # of the number alone
+
+
+@pytest.mark.parametrize("read", ["before", "between", "after"])
+def test_what_is_under_way_writes_to_no_value_that_others_read(read: str):
+    graph, x = one_input()
+    (given,) = inputs(1)
+    twice = graph.call(OPS["add"], x, x)
+    one = graph.constant(np.ones(6))
+    if read == "before":
+        other = graph.call(OPS["add"], twice, one)
+    _, result = begun_and_ended(graph, twice, UnderWay(given))
+    if read == "between":
+        with graph.inserting_before(result):
+            other = graph.call(OPS["add"], twice, one)
+    if read == "after":
+        other = graph.call(OPS["add"], twice, graph.call(OPS["add"], result, one))
+    graph.output([result, other], into=[0, None])
+    expected = given * -2
+    _, found = run_native(graph, given)
+    np.testing.assert_array_equal(given, expected)
+    np.testing.assert_array_equal(found, 1 if read == "after" else 1 - expected)

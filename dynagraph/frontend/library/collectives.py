@@ -35,6 +35,15 @@ def _register() -> None:
         call = FunctionCall(functions.started_in, (Slot(0), *about))
         return b.call("effect_call", x, call=call, dtype=dtypes.int64, shape=(), awaited=True)
 
+    def started_where_it_lies(b: Builder, operation: str, group: str, place: str, details: Any, *parts: Node) -> Node:
+        slots = tuple(map(Slot, range(len(parts))))
+        call = FunctionCall(functions.started_where_it_lies, (operation, group, place, details, *slots))
+        return b.call("effect_call", *parts, call=call, dtype=dtypes.int64, shape=(), awaited=True, keeps=True)
+
+    def finished_part(b: Builder, handle: Node, part: Node, number: int) -> Node:
+        call = FunctionCall(functions.finished_part, (Slot(0), Slot(1), number), takes_out=True)
+        return b.call("effect_call", handle, part, call=call, dtype=part.dtype, shape=part.shape, over=1)
+
     def advanced(b: Builder, x: Node) -> Node:
         return b.call("effect_call", x, call=FunctionCall(functions.advanced, (Slot(0),)), dtype=dtypes.int64, shape=())
 
@@ -47,7 +56,7 @@ def _register() -> None:
         raise Unsupported("SIDE_EFFECT", why)
 
     register_function(functions.runs_plainly, Door("runs_plainly", runs_plainly))
-    for door in (exchanged, started, started_in, advanced, finished):
+    for door in (exchanged, started, started_in, started_where_it_lies, advanced, finished, finished_part):
         register_function(getattr(functions, door.__name__), Door(door.__name__, door, "array", calls_out=True, has_effect=True))
 
 

@@ -21,7 +21,7 @@ def _eager(xp: Any, *operands: Any, call: FunctionCall, result: int | None, dtyp
     return value
 
 
-def _eager_effect(xp: Any, *operands: Any, awaited: bool, **attrs: Any) -> Any:
+def _eager_effect(xp: Any, *operands: Any, awaited: bool, keeps: bool, over: int | None, **attrs: Any) -> Any:
     return _eager(xp, *operands, **attrs)
 
 
@@ -59,7 +59,16 @@ define_op(
     "effect_call",
     arity=None,
     # awaited: its value stands for what is under way, and something must take it
-    attrs={"call": REQUIRED, "result": None, "dtype": REQUIRED, "shape": REQUIRED, "awaited": False},
+    # keeps: its operands may be written to from then on, until a call has ended whose result may lie where operand `over` did
+    attrs={
+        "call": REQUIRED,
+        "result": None,
+        "dtype": REQUIRED,
+        "shape": REQUIRED,
+        "awaited": False,
+        "keeps": False,
+        "over": None,
+    },
     dtype=lambda metas, attrs: attrs["dtype"],
     shape=lambda metas, attrs: attrs["shape"],
     eager=_eager_effect,

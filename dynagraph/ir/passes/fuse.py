@@ -240,7 +240,7 @@ class _Fuser:
         """Writes over other values come after everything that reads these."""
         if node.is_op("update_slice", "scatter"):
             return Group("update", node.args[1].shape, (), joinable=False)
-        if node in self.reuse.previous:
+        if node in self.reuse.previous and not isinstance(node.op.lowering, Library):
             return Group("row", node.shape, (), joinable=isinstance(node.op.lowering, Elementwise))
         return _own_group(node)
 

@@ -41,6 +41,11 @@ def stored_index(update: Node, position: Index) -> Index:
     return tuple(expr_of(start) + i * expr_of(step) for i, start, step in zip(position, starts, steps))
 
 
+def _is_over(node: Node, operand: Node) -> bool:
+    """Whether a node is an effect whose result may lie where its operand does."""
+    return node.is_op("effect_call") and node.attrs["over"] is not None and node.args[node.attrs["over"]] is operand
+
+
 def inplace(graph: Graph) -> BufferReuse:
     """Needs: a legalized graph.  Leaves: every update_slice, and every output into an input, written over its predecessor.
 
@@ -70,6 +75,8 @@ class _Planner:
             deadline.check()
             if node.is_op(*UPDATES):
                 self._update(node)
+            elif node.is_op("effect_call"):
+                self._effect(node)
             elif node in self.writable:
                 self._elementwise(node)
         self._finish_outputs()
@@ -124,6 +131,8 @@ class _Planner:
         """The value that `node` is written over: the one that it updates, or that it is computed from; None: it cannot be."""
         if node.is_op(*UPDATES):
             return node.args[0]
+        if node.is_op("effect_call") and node.attrs["over"] is not None:
+            return node.args[node.attrs["over"]]
         if node.kind != "call_function" or not isinstance(node.op.lowering, (Elementwise, Movement, Creation)):
             return None
         fitting = [a for a in node.args if a.dtype is node.dtype and same_shape(a.shape, node.shape)]
@@ -173,6 +182,17 @@ class _Planner:
             if not self._may_read(place, index_of(place.shape, "i"), base, _nowhere):
                 self._keep_operand(node, k)
         self._take(node, base)
+
+    def _effect(self, node: Node) -> None:
+        """What is under way writes to the operands that it keeps: nobody else reads them then."""
+        if node.attrs["keeps"]:
+            for k, operand in enumerate(node.args):
+                if not all(user is node or _is_over(user, operand) for user in operand.users):
+                    self._copy_operand(node, k)
+        elif node.attrs["over"] is not None:
+            base = node.args[node.attrs["over"]]
+            if self._may_take(node, base):
+                self._take(node, base)
 
     def _copy_operand(self, node: Node, k: int) -> Node:
         with self.graph.inserting_before(node):

@@ -427,6 +427,8 @@ class _Run:
             variable._grad = grad if before is None else plus(before, grad)
         elif type(grad) is SparseGradient or (before is not None and before.is_sparse):  # type: ignore[attr-defined]
             variable._grad = _accumulated(before, tensor_of(grad))
+        elif before is None and (placed := _placed(variable, grad)) is not None:
+            variable._grad = placed
         elif before is None:
             array = variable._array
             if not is_compiling() and is_large((array, grad)) and array.flags.c_contiguous and grad.flags.c_contiguous:
@@ -444,6 +446,15 @@ class _Run:
         if variable._post_hooks:
             for hook in list(variable._post_hooks.values()):
                 hook(variable)
+
+
+def _placed(variable: Tensor, grad: Any) -> Any:
+    """What the hook of a leaf, if it is the only one, and has a method `place`, makes of the first gradient: `grad`, or None."""
+    if is_compiling() or not variable._post_hooks or len(variable._post_hooks) > 1:
+        return None
+    (hook,) = variable._post_hooks.values()
+    place = getattr(hook, "place", None)
+    return None if place is None else place(grad)
 
 
 def _accumulated(before: Any, grad: Any) -> Any:

@@ -7,10 +7,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from dynagraph.torch.core.grad_mode import no_grad
 from dynagraph.torch.core.tensor import Tensor, is_dense, wrap
 from dynagraph.torch.distributed.common_memory import Room
-from dynagraph.torch.distributed.effects import PLACES
+from dynagraph.torch.distributed.effects import PLACES, WHOLES
 from dynagraph.torch.distributed.objects import all_gather_object
 from dynagraph.torch.distributed.transfers import member
 from dynagraph.torch.functions.common import NAMESPACES
@@ -40,6 +42,8 @@ class Bucket:
         self.views: list[Tensor] = parts_of(self.flat, self.parameters)
         self.pending, self.work = len(self.numbers), None
         self.place, self.memory = f"bucket {next(_numbers)}", other  # where programs have what is being reduced
+        if isinstance(self.flat._array, np.ndarray):
+            WHOLES[self.place] = self.flat._array
         if other is not None:
             PLACES[self.place] = other
 

@@ -12,7 +12,15 @@ import numpy as np
 from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.tensor import Tensor, check_cast, wrap
-from dynagraph.torch.distributed.effects import OPERATIONS, CapturedWork, captured, nothing, runs_plainly, started_in
+from dynagraph.torch.distributed.effects import (
+    OPERATIONS,
+    CapturedWork,
+    captured,
+    nothing,
+    runs_plainly,
+    started_in,
+    started_where_it_lies,
+)
 from dynagraph.torch.distributed.engines import Engine
 from dynagraph.torch.distributed.groups import ProcessGroup
 from dynagraph.torch.distributed.reduce_ops import RedOpType, ReduceOp, supports_complex
@@ -95,6 +103,13 @@ def captured_in_place(tensor: Tensor, group: Any, place: str) -> Any:
     found = member(group, "all_reduce")
     handle = started_in(tensor._array, place, "all_reduce", found.group_name, ReduceOp.SUM.name)  # type: ignore[union-attr]
     return CapturedWork(handle, tensor._array.shape, tensor._array.dtype, [tensor])
+
+
+def captured_where_it_lies(parts: Sequence[Tensor], group: Any, place: str) -> Any:
+    """As `captured_in_place`, of the parts of the memory that has the name: a number for `finished_part`."""
+    found = member(group, "all_reduce")
+    details = (ReduceOp.SUM.name,)
+    return started_where_it_lies("all_reduce", found.group_name, place, details, *[part._array for part in parts])  # type: ignore[union-attr]
 
 
 def reduce(
@@ -426,7 +441,8 @@ _BARRIER_TAG = 32000  # below the least bound of tags that MPI allows
 
 
 def _copied(x: Any, target: Any) -> Tensor:
-    np.copyto(target, x)
+    if x is not target:
+        np.copyto(target, x)
     return wrap(target)
 
 

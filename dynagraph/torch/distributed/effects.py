@@ -22,6 +22,10 @@ from dynagraph.torch.futures import Future
 _numbers = itertools.count(1)
 _started: dict[int, tuple[Work, Any]] = {}  # by number: what is under way, and where its result will be
 
+# by number, as `_started`: the Work, the array, where its parts begin, and how many are still to be taken
+_parts: dict[int, tuple[Work, np.ndarray, list[int], int]] = {}
+
+WHOLES: weakref.WeakValueDictionary[str, np.ndarray] = weakref.WeakValueDictionary()  # arrays that parts may lie in, by name
 PLACES: weakref.WeakValueDictionary[str, np.ndarray] = weakref.WeakValueDictionary()  # where results may lie meanwhile, by name
 _placed: dict[int, str] = {}  # by number: the name of the place that is in use
 
@@ -55,6 +59,42 @@ def started_in(x: Any, place: str, operation: str, group: str, *details: Any) ->
         _placed[number] = place
     _started[number] = OPERATIONS[operation](group_named(group), x, target, *details), target
     return np.array(number, np.int64)
+
+
+def started_where_it_lies(operation: str, group: str, place: str, details: tuple[Any, ...], *parts: Any) -> Any:
+    """As `started`, of the parts of one array: of the memory with that name itself where they lie in it one after the other."""
+    number = next(_numbers)
+    target = WHOLES.get(place)
+    if target is None or not _fills(target, parts):
+        target = np.concatenate([part.reshape(-1) for part in parts])
+    starts = np.cumsum([0, *(part.size for part in parts)]).tolist()
+    work = OPERATIONS[operation](group_named(group), target, target, *details)
+    _parts[number] = work, target, starts, len(parts)
+    return np.array(number, np.int64)
+
+
+def _fills(whole: np.ndarray, parts: Sequence[Any]) -> bool:
+    """Whether parts lie one after the other from the beginning of an array to its end."""
+    at = whole.ctypes.data
+    for part in parts:
+        if part.ctypes.data != at or part.dtype != whole.dtype or not part.flags.c_contiguous:
+            return False
+        at += part.nbytes
+    return bool(at == whole.ctypes.data + whole.nbytes)
+
+
+def finished_part(handle: Any, part: Any, number: int, out: Any = None) -> Any:
+    """Wait for what `started_where_it_lies` has begun: what has become of the part with this number."""
+    work, target, starts, left = _parts.pop(int(handle))
+    work.wait()
+    if left > 1:
+        _parts[int(handle)] = work, target, starts, left - 1
+    found = target[starts[number] : starts[number + 1]].reshape(part.shape)
+    if out is None:
+        return found
+    if out.ctypes.data != found.ctypes.data:
+        out[...] = found
+    return out
 
 
 def advanced(x: Any) -> Any:
@@ -203,6 +243,6 @@ def nothing(dtype: Any = np.uint8) -> Any:
 
 
 __all__ = [
-    "OPERATIONS", "PLACES", "CapturedFuture", "CapturedWork", "advanced", "captured", "exchanged", "finished", "nothing",
-    "runs_plainly", "started", "started_in", "store",
+    "OPERATIONS", "PLACES", "WHOLES", "CapturedFuture", "CapturedWork", "advanced", "captured", "exchanged", "finished",
+    "finished_part", "nothing", "runs_plainly", "started", "started_in", "started_where_it_lies", "store",
 ]  # fmt: skip

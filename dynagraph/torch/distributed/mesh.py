@@ -23,7 +23,7 @@ import weakref
 from collections import deque
 from collections.abc import Generator, Sequence
 from multiprocessing import util
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from dynagraph.torch.distributed.common_memory import Blocks
 from dynagraph.torch.distributed.engines import DistNetworkError
@@ -66,6 +66,7 @@ class Handle:
 
 
 Steps = Generator[Handle, None, None]
+Watch = Literal["driver", "helper"] | None  # which thread waits for the system: one that waits for a handle, or the mesh's own
 
 
 class Receive(Handle):
@@ -157,6 +158,8 @@ class Mesh:
         self.blocks: Blocks | None = None  # memory that processes of this machine have in common
         self.store: Any = None  # by which the processes have found each other; who serves it keeps it open
         self.lock = threading.RLock()
+        self.news = threading.Condition(self.lock)  # something may have ended
+        self.watch: Watch = None
         self.peers: dict[int, _Peer] = {}
         self.selector = selectors.DefaultSelector()
         self.tasks: set[Task] = set()
@@ -249,8 +252,31 @@ class Mesh:
 
     # -- progress --
 
-    def progress(self, seconds: float = 0.0) -> None:
-        """Do what can be done; wait for `seconds` at most where there is nothing."""
+    def progress(self) -> None:
+        """Do what can be done, unless a thread that waits for it is about to."""
+        if self.watch != "driver":  # it would not learn what has ended
+            self._progress(0.0)
+
+    def _await(self, who: Watch, handle: Handle | None, seconds: float) -> None:
+        """Do what can be done; wait for `seconds` at most where there is nothing.  `handle`: what the thread waits for.
+
+        One thread at a time waits for the system, since that wakes one of several; others wait for what that one does.
+        """
+        with self.lock:
+            if handle is not None and handle.done:
+                return
+            if self.watch is not None:
+                self.news.wait(seconds)
+                return
+            self.watch = who
+        try:
+            self._progress(seconds)
+        finally:
+            with self.lock:
+                self.watch = None
+                self.news.notify_all()
+
+    def _progress(self, seconds: float) -> None:
         events = self.selector.select(seconds)
         if not events:
             return
@@ -266,6 +292,7 @@ class Mesh:
                     if peer.gone is None:
                         self._lost(peer, _INTERRUPTED)
                     raise
+            self.news.notify_all()
 
     def wait_for(self, handle: Handle, seconds: float) -> None:
         """Wait until something has ended, for `seconds` at most."""
@@ -274,7 +301,7 @@ class Mesh:
             self.drivers += 1
         try:
             while not handle.done and (left := until - time.monotonic()) > 0:
-                self.progress(min(left, _PAUSE))
+                self._await("driver", handle, min(left, _PAUSE))
         finally:
             with self.lock:
                 self.drivers -= 1
@@ -412,8 +439,8 @@ class Mesh:
             about = memoryview(json.dumps({"error": _ending() or error, "called": self.called}).encode())
             last = [self.send(other, Key(_LEAVES, 0, 0), about) for other in self.peers]
         until = time.monotonic() + _GOODBYE
-        while not all(sent.done for sent in last) and time.monotonic() < until:
-            self.progress(_PAUSE)
+        for sent in last:
+            self.wait_for(sent, until - time.monotonic())
         with self.lock:
             for peer in self.peers.values():
                 if peer.gone is None:
@@ -488,7 +515,7 @@ class _Helper(threading.Thread):
             self.needed.wait()
             self.needed.clear()
             while not (mesh.drivers or self.ends) and mesh.is_busy():
-                mesh.progress(_PAUSE)
+                mesh._await("helper", None, _PAUSE)
 
 
 __all__ = ["Handle", "Key", "Mesh", "MisfitError", "Receive", "Send", "Task"]

@@ -12,15 +12,17 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from dynagraph.markers import graph_break, is_compiling
 from dynagraph.torch import distributed as dist
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.engine import accumulates_all, notes, queue_callback, reached, will_run
 from dynagraph.torch.core.grad_mode import no_grad
-from dynagraph.torch.core.tensor import Tensor
+from dynagraph.torch.core.tensor import Tensor, written
 from dynagraph.torch.distributed.buckets import Bucket, GradBucket, cut, in_room
-from dynagraph.torch.distributed.collectives import captured_in_place
-from dynagraph.torch.distributed.effects import advanced
+from dynagraph.torch.distributed.collectives import captured_in_place, captured_where_it_lies
+from dynagraph.torch.distributed.effects import advanced, finished_part, store
 from dynagraph.torch.distributed.transfers import member
 from dynagraph.torch.distributed.work import advance
 from dynagraph.torch.functions.common import NAMESPACES
@@ -50,7 +52,8 @@ class _InCapture:
     """How far a backward in captured code is.
 
     `pending`: how many gradients of each bucket are to come; `ready`, `counts`: of each gradient whether all of it has come, and
-    how often some has; `sent`: the tensors of the buckets that have been sent, and what waits for them.
+    how often some has; `sent`: the tensors of the buckets that have been sent, and what waits for them; of a bucket whose parts
+    have been written where they lie, itself and a number.
     """
 
     def __init__(self, pending: list[int], count: int):
@@ -146,6 +149,7 @@ class Reducer:
         self.next = 0  # the bucket that leaves next
         self.ready = bytearray(len(self.parameters))
         self.counts = [0] * len(self.parameters)
+        self.placed = -1  # the parameter whose gradient, the one that comes now, is in its bucket already
         self.expects = False  # whether the next backward is reduced
         self.started = False  # whether it has begun
         self.ends = False  # whether its end has been asked for
@@ -157,7 +161,9 @@ class Reducer:
             self.order = []
         if is_compiling():
             self._prepare_in_capture(list(outputs))
-        elif self.find_unused or (self.static and not self.finished):
+            return
+        self.placed = -1
+        if self.find_unused or (self.static and not self.finished):
             self._remove_begin()
             self.begin_handles = [t.register_hook(self._begin_at_output) for t in outputs if t.requires_grad]
 
@@ -202,6 +208,23 @@ class Reducer:
             if not some:
                 self._mark(k)
         self._send_full()
+
+    def place(self, k: int, grad: Any) -> Tensor | None:
+        """Put the gradient of a parameter that has no `grad` into its bucket, if that is where it will be: the part."""
+        if not (self.expects and self.as_views) or self.hook is not None or self.ready[k]:
+            return None
+        if self.times[k] != 1 or (self.static and not self.finished):  # it is a sum that is divided
+            return None
+        part = self.part_of[k]
+        array = part._array
+        if not (type(grad) is type(array) is np.ndarray and grad.dtype == array.dtype and grad.shape == array.shape):
+            return None
+        if array.dtype.kind not in "fc" or array.itemsize < 4:
+            return None
+        np.multiply(grad, 1.0 / self.divisor, out=array)
+        written(part)
+        self.placed = k
+        return part
 
     def arrived(self, k: int) -> None:
         """The gradient of a parameter is there."""
@@ -266,6 +289,12 @@ class Reducer:
         pending, sent = state.pending, state.sent
         while len(sent) < len(pending) and pending[len(sent)] == 0:
             bucket = self.buckets[len(sent)]
+            if self.as_views and self.hook is None and not self.find_unused and all(self.times):
+                with no_grad():
+                    for parameter, part in zip(bucket.parameters, bucket.views):
+                        part.copy_(parameter._grad.detach() * (1.0 / self.divisor))  # type: ignore[union-attr]
+                sent.append((bucket, captured_where_it_lies(bucket.views, self.group, bucket.place)))
+                continue
             grads = [p._grad.detach().reshape(-1) for p in bucket.parameters]  # type: ignore[union-attr]
             flat = _torch["cat"](grads)
             if self.hook is None:
@@ -283,6 +312,11 @@ class Reducer:
             used = _torch["tensor"]([min(n, 1) for n in state.counts], dtype=dtypes.int64)
             dist.all_reduce(used, group=self.group)
         for bucket, (flat, work) in zip(self.buckets, state.sent):
+            if flat is bucket:
+                for number, (parameter, part) in enumerate(zip(bucket.parameters, bucket.views)):
+                    store(finished_part(work, part._array, number), [part])
+                    parameter.grad = part
+                continue
             result = work.wait()
             self._hand_out_in_capture(bucket, result if flat is None else flat, state, used)
         self.expects = False
@@ -314,7 +348,9 @@ class Reducer:
             else:
                 own = grad is part
                 scale = 1.0 / self.divisor if self.hook is None else 1.0
-                if scale != 1.0:
+                if own and self.placed == k:
+                    self.placed = -1
+                elif scale != 1.0:
                     _mul(grad.detach(), scale, out=part)
                 elif not own:
                     part.copy_(grad)
@@ -411,6 +447,11 @@ def _hook(me: Any, k: int) -> Callable[[Tensor], None]:
         if reducer is not None:
             reducer.arrived(k)
 
+    def place(grad: Any) -> Tensor | None:
+        reducer = me()
+        return None if reducer is None else reducer.place(k, grad)
+
+    arrived.place = place  # type: ignore[attr-defined]
     return arrived
 
 

@@ -282,7 +282,7 @@ def compiled_steps() -> None:
                 compiled(x, y)
         assert distance(module, expected) < limit, (options, hook, distance(module, expected))
         graph = str(compiled.last_graph)
-        sent = sum(graph.count(f"call={name}(") for name in ("started", "started_in", "exchanged"))
+        sent = sum(graph.count(f"call={name}(") for name in ("started", "started_in", "started_where_it_lies", "exchanged"))
         assert sent == messages, (options, hook, sent)
         assert "_params_0__array" in graph.splitlines()[-1], (options, hook)
 
@@ -350,8 +350,33 @@ def what_does_not_fit() -> None:
     raises(NotImplementedError, "mixed_precision", lambda: DistributedDataParallel(nn.Linear(2, 1), mixed_precision=1))
 
 
+def gradients_written_into_buckets() -> None:
+    """They are those that are copied there: fresh ones, those that add up, those with hooks."""
+    for options in ({}, {"static_graph": True}, {"find_unused_parameters": True}):
+        found: list[list[Any]] = []
+        for as_views in (False, True):
+            module = model()
+            ddp = DistributedDataParallel(module, gradient_as_bucket_view=as_views, bucket_cap_mb=0.0005, **options)
+            seen: list[Any] = []
+            for k, (x, y) in enumerate(mine(data(8))):
+                if k in (0, 1, 4, 6, 7):
+                    ddp.zero_grad(set_to_none=k != 4)
+                if k == 7:  # its hook comes after that of the reducer
+                    module[0].weight.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.shape))
+                if k == 2 and not options:
+                    with ddp.no_sync():
+                        loss_of(ddp, x, y).backward()
+                loss_of(ddp, x, y).backward()
+                seen += [p.grad.clone() for p in module.parameters()]
+            if as_views:
+                assert all(p.grad is part for p, part in zip(ddp.reducer.parameters, ddp.reducer.part_of))
+            found.append(seen)
+        assert len(found[0]) == len(found[1])
+        assert all(torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b for a, b in zip(*found)), options
+
+
 CHECKS = [
-    equals_one_process, buckets_follow_the_order_of_arrival, gradients_add_up_in_no_sync, unused_parameters_are_named,
+    equals_one_process, gradients_written_into_buckets, buckets_follow_the_order_of_arrival, gradients_add_up_in_no_sync, unused_parameters_are_named,
     unused_parameters_are_found, inputs_may_be_uneven, uneven_inputs_with_divided_optimizer,
     buffers_are_those_of_the_first_rank, batch_norm_over_ranks, hooks_of_communication, compiled_steps,
     compiled_steps_with_unused_parameters, hooks_that_break_programs, what_does_not_fit,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import itertools
 import os
+import random
 import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -137,6 +140,50 @@ def test_ranks_of_one_machine_have_common_memory() -> None:
     mp.spawn(share_nothing_by_name, (f"tcp://127.0.0.1:{free_port()}",), 2)
 
 
+def sum_at_odd_times(rank: int, method: str, count: int, rounds: int) -> None:
+    """Arrays of all kinds, several at once, by ranks that are out of step, with the mesh's own thread or without it."""
+    dist.init_process_group("gloo", method, rank=rank, world_size=count, timeout=datetime.timedelta(seconds=60))
+    engine = dist.distributed_c10d._get_default_group()._engine
+
+    def tell(text: str) -> list[str]:
+        every: list[Any] = [None] * count
+        dist.all_gather_object(every, text)
+        return every
+
+    room = engine.room(tell, 1 << 20)
+    own = torch.from_numpy(room.own[: 1 << 18].view(np.float32)) if room is not None else torch.zeros(1 << 16)
+    pauses, sizes = random.Random(rank), random.Random(0)
+    for k in range(rounds):
+        lengths = [sizes.choice((3, 5000, 70_001, 1_200_000)) for _ in range(3)]
+        tensors = [torch.full((length,), rank + k + 1.0) for length in lengths]
+        own.fill_(rank + k + 1.0)
+        works = []
+        for tensor in (tensors[0], own, *tensors[1:]):
+            time.sleep(pauses.choice((0, 0, 0.001, 0.01)))
+            works.append(dist.all_reduce(tensor, async_op=True))
+        pauses.shuffle(works)
+        for work in works:
+            time.sleep(pauses.choice((0, 0, 0.003)))
+            work.wait()
+        total = count * (count - 1) / 2 + count * (k + 1)
+        assert all(bool((tensor == total).all()) for tensor in (own, *tensors)), k
+    dist.destroy_process_group()
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="processes are stopped by a signal")
+@pytest.mark.parametrize(("count", "rounds"), [(2, 25), (5, 8)])
+def test_sums_of_ranks_that_are_stopped_now_and_then(count: int, rounds: int) -> None:
+    ranks = mp.spawn(sum_at_odd_times, (f"tcp://127.0.0.1:{free_port()}", count, rounds), count, join=False)
+    choices, until = random.Random(3), time.monotonic() + 100
+    while not ranks.join(timeout=choices.choice((0.005, 0.02, 0.05))):
+        assert time.monotonic() < until
+        process = choices.choice([process for process in ranks.processes if process.is_alive()] or ranks.processes)
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, number)
+            time.sleep(choices.choice((0.001, 0.02)))
+
+
 def given(count: int, size: int) -> list[np.ndarray]:
     return [(np.arange(size) % 11 + rank).astype(np.float32) for rank in range(count)]
 
@@ -224,6 +271,37 @@ def test_what_is_under_way_goes_on_by_itself() -> None:
         time.sleep(0.001)
         assert time.monotonic() < until
     assert all((x == 2).all() for x in arrays)
+    for engine in engines:
+        engine.close()
+
+
+def test_whoever_reads_a_message_wakes_those_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mesh's own thread, and several that wait, are in each other's way."""
+    monkeypatch.setattr(mesh, "_PAUSE", 30.0)  # nothing is found by looking again
+    engines = engines_of(2)
+    slowest = [0.0, 0.0]
+
+    def wait(rank: int, request: Any) -> None:
+        begin = time.monotonic()
+        engines[rank].mesh.wait_for(request.handle, 60)
+        slowest[rank] = max(slowest[rank], time.monotonic() - begin)
+
+    for k in range(40):
+        arrays = [np.full(5000, rank + 1.0) for rank in range(2)]
+        first = [engines[0].all_reduce(x, "SUM") for x in (arrays[0], arrays[0].copy())]
+        time.sleep(0.002 * (k % 3))  # the thread of the mesh waits by now, or not yet
+        threads = [threading.Thread(target=wait, args=(0, request)) for request in first[: 1 + k % 2]]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.002 * (k // 3 % 3))
+        second = [engines[1].all_reduce(x, "SUM") for x in (arrays[1], arrays[1].copy())]
+        for request in second:
+            wait(1, request)
+        for thread in threads:
+            thread.join()
+        wait(0, first[1])
+        assert (arrays[0] == 3).all() and (arrays[1] == 3).all()
+        assert max(slowest) < 10, k
     for engine in engines:
         engine.close()
 
