@@ -376,7 +376,8 @@ def gradients_written_into_buckets() -> None:
 
 
 CHECKS = [
-    equals_one_process, gradients_written_into_buckets, buckets_follow_the_order_of_arrival, gradients_add_up_in_no_sync, unused_parameters_are_named,
+    equals_one_process, gradients_written_into_buckets, buckets_follow_the_order_of_arrival, gradients_add_up_in_no_sync,
+    unused_parameters_are_named,
     unused_parameters_are_found, inputs_may_be_uneven, uneven_inputs_with_divided_optimizer,
     buffers_are_those_of_the_first_rank, batch_norm_over_ranks, hooks_of_communication, compiled_steps,
     compiled_steps_with_unused_parameters, hooks_that_break_programs, what_does_not_fit,
