@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import random
 import shutil
 import signal
 import tempfile
@@ -28,12 +29,18 @@ if not os.path.basename(os.environ.get("DYNAGRAPH_CACHE_DIR", "")).startswith(CA
     os.environ.setdefault("DYNAGRAPH_TIERS", "quick")
     os.environ.setdefault("DYNAGRAPH_COMPILER_PROCESSES", "1")
     os.environ.setdefault("DYNAGRAPH_CACHE_PROGRAMS", "0")  # each test captures what it calls
+    # the order of sets: what fails now and then can be run again with the seed that the header names
+    os.environ.setdefault("PYTHONHASHSEED", str(random.randrange(1 << 32)))
     atexit.register(shutil.rmtree, _folder, ignore_errors=True)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all-cases", action="store_true", help="also the cases that @pytest.mark.sampled leaves out")
     parser.addoption("--programs", type=int, default=sampling.programs, help="how many programs each fuzzer makes: make fuzz")
+
+
+def pytest_report_header() -> str:
+    return f"PYTHONHASHSEED of workers and subprocesses: {os.environ.get('PYTHONHASHSEED')}"
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from dynagraph._core import _dispatch
 from dynagraph.frontend.bytecode.assemble import assemble, skip
-from dynagraph.frontend.bytecode.decode import JUMPS, VERSION, Instruction, Program, Region, decode
+from dynagraph.frontend.bytecode.decode import JUMPS, VERSION, Instruction, Program, Region, Same, decode
 from dynagraph.frontend.bytecode.liveness import live_names_of, reachable, sees_frame
 from dynagraph.frontend.executor.breaks import Break
 from dynagraph.frontend.executor.executor import Frame
@@ -264,7 +264,7 @@ class Resumes:
     def resume(self, point: BreakPoint, index: int, shape: tuple[Any, ...], names: tuple[str, ...]) -> Any:
         """The compiled function that goes on at `index` of the original program."""
         # functions of one code have closures of their own, and a function may be given other code
-        key = (point.target.root, id(point.target.original.code), index, shape, names)
+        key = (point.target.root, Same(point.target.original.code), index, shape, names)
         found = self.made.get(key)
         if found is None:
             found = self.made[key] = self.compile(resume_target(point.target, index, shape, names))
