@@ -55,7 +55,7 @@ try:
 except ImportError:  # a CPython version that the hook does not know: frames that a broken part enters are not captured
     _frame_hook = None  # type: ignore[assignment]
 
-COLD = frozenset({"COLD_CACHE"})  # reasons that a plain call may take away
+COLD = frozenset({"COLD_CACHE", "FIRST_IMPORT"})  # reasons that a plain call may take away
 MOST_FILLS = 8  # plain calls of a kind one after the other that may do so: each may have another size, and so other entries
 MAX_CHANGES = 3  # tries of a capture while what it looks at changes
 MAX_CLOSURES = 8  # functions of one code that a broken part calls and that are compiled

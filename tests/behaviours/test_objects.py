@@ -403,6 +403,62 @@ def super_in_a_diamond():
     return f, lambda: (four(),)
 
 
+@behaviour("B")
+def super_finds_what_the_class_overrides_in_c():
+    class Table(dict):
+        @classmethod
+        def fromkeys(cls, keys, value=None):
+            return super().fromkeys(keys, 7)
+
+        def again(self):
+            return super().fromkeys("ab", 3)
+
+    class Number(float):
+        @classmethod
+        def fromhex(cls, text):
+            return super().fromhex(text) + 1
+
+    class Base:
+        __slots__ = ("v",)
+
+    class Child(Base):
+        __slots__ = ("v",)
+
+        def both(self, x):
+            return x * super().v + self.v
+
+    child = Child()
+    Base.v.__set__(child, 3.0)
+    Child.v.__set__(child, 50.0)
+
+    def f(x):
+        y = child.both(x * 2) + Table.fromkeys("ab")["a"]
+        return y * Number.fromhex("0x1p3"), Table().again()
+
+    return f, lambda: (four(),)
+
+
+@behaviour("B")
+def subclasses_are_told():
+    class Base:
+        def __init_subclass__(cls, scale=1, **kwargs):
+            super().__init_subclass__(**kwargs)
+            cls.scale = scale
+
+    class Middle(Base):
+        pass
+
+    def f(x):
+        y = x * 2
+
+        class Child(Middle, scale=3):
+            pass
+
+        return y * Child.scale
+
+    return f, lambda: (four(),)
+
+
 @behaviour("1")
 def new_is_overridden():
     class Named:

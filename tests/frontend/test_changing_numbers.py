@@ -249,3 +249,40 @@ def test_large_floats_and_dicts_ask_for_the_integer() -> None:
         compiled = dg.compile(plain, backend="reference")
         for n in range(2, 9):
             np.testing.assert_array_equal(compiled(X, n), plain(X, n))
+
+
+DECISIONS = {
+    "abs": lambda x, c: x * abs(c - 3),
+    "abs in a comparison": lambda x, c: x * 2 if abs(c) > 1e30 else x * 3,
+    "abs of a formula in a comparison": lambda x, c: x * 2 if abs(c - 3) < 4 else x * abs(c * -2),
+    "min and max": lambda x, c: x * max(0.0, min(1.0, c / 100)),
+    "round": lambda x, c: x * round(c * 1.234, 2),
+    "round in a comparison": lambda x, c: x * 3 if round(c * 1.234, 2) > 5 else x * 2,
+    "pow": lambda x, c: x * pow(c, 2),
+    "pow in a comparison": lambda x, c: x * 3 if pow(c, 2) > 50 else x * 2,
+    "divmod": lambda x, c: x * divmod(c, 1.5)[1] + divmod(c, 1.5)[0],
+    "isnan": lambda x, c: x * 2 if math.isnan(c) else x * c,
+    "isfinite": lambda x, c: x * c if math.isfinite(c) and not math.isinf(c) else x * 2,
+    "isclose": lambda x, c: x * c if math.isclose(c, 20.0) else x * 3,
+    "truth": lambda x, c: x * 3 if c - 20 else x * 2,
+}
+
+
+@pytest.mark.parametrize("kind", [int, float])
+@pytest.mark.parametrize("name", DECISIONS)
+def test_what_numbers_decide_is_a_program_for_each_answer(name: str, kind: type) -> None:
+    plain = DECISIONS[name]
+    compiled = dg.compile(plain, backend="reference", mode="max")
+    for c in map(kind, range(2, 14)):
+        np.testing.assert_array_equal(compiled(X, c), plain(X, c))
+    assert compiled.stats.compiles <= 4 and not compiled.stats.breaks and compiled.stats.fallbacks == 0
+    for c in (-3.25, 0.0, -0.0, 1e300, math.inf, -math.inf, math.nan, -7, 0, 1, 20, 1 << 40, 1 << 70, -7.0, 13.5):
+        with np.errstate(all="ignore"):
+            assert str(outcome_of_any(compiled, X, c)) == str(outcome_of_any(plain, X, c)), c
+
+
+def outcome_of_any(function, *args):
+    try:
+        return function(*args).tolist()
+    except (ArithmeticError, ValueError) as error:
+        return repr(error)

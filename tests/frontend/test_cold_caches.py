@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any
 
 import numpy as np
@@ -64,3 +65,59 @@ def test_a_cache_that_stays_cold_breaks() -> None:
     for _ in range(MOST_FILLS + 2):
         np.testing.assert_array_equal(f(np.ones(3)), np.full(3, 8.0))
     assert any("[cold-cache]" in line for line in f.stats.breaks), f.stats.breaks
+
+
+def test_modules_that_a_function_imports_are_there_the_second_time(tmp_path: Any, monkeypatch: Any) -> None:
+    """As einops does it, whose backend imports a module of its package when it is first used."""
+    package = tmp_path / "lazy_package_of_tests"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "part.py").write_text("scale = 3.0\n")
+    (package / "other.py").write_text("shift = 4.0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    @dg.compile(mode="max")
+    def f(x: Any) -> Any:
+        import lazy_package_of_tests.other
+        from lazy_package_of_tests import part
+
+        return x * part.scale + lazy_package_of_tests.other.shift
+
+    try:
+        for _ in range(4):
+            np.testing.assert_array_equal(f(np.ones(3)), np.full(3, 7.0))
+    finally:
+        for name in [name for name in sys.modules if name.startswith("lazy_package_of_tests")]:
+            del sys.modules[name]
+    assert (f.stats.compiles, sum(f.stats.breaks.values())) == (1, 0), f.stats.breaks
+
+
+def test_names_that_a_module_does_not_have() -> None:
+    @dg.compile(mode="max")
+    def f(x: Any) -> Any:
+        try:
+            from math import no_such_name
+        except AttributeError:
+            return x * 2
+        except ImportError as error:
+            return x * 3, str(error), error.name
+        return x * no_such_name
+
+    for _ in range(3):
+        result, text, name = f(np.ones(3))
+        np.testing.assert_array_equal(result, np.full(3, 3.0))
+        assert text.startswith("cannot import name 'no_such_name' from 'math'") and name == "math"
+
+
+def test_a_module_that_is_not_there_breaks() -> None:
+    @dg.compile(mode="max")
+    def f(x: Any) -> Any:
+        try:
+            from xml import no_such_module_of_tests
+        except ImportError:
+            return x * 3
+        return x * no_such_module_of_tests
+
+    for _ in range(MOST_FILLS + 2):
+        np.testing.assert_array_equal(f(np.ones(3)), np.full(3, 3.0))
+    assert any("[would-raise]" in line for line in f.stats.breaks), f.stats.breaks

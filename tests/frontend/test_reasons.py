@@ -257,6 +257,7 @@ ELSEWHERE = {
     "LOOP_ON_DEVICE",  # tests/cuda/test_host_loops.py
     "GRADIENT_BY_STEPS",  # tests/gradients/test_loop_tangents.py
     "COLD_CACHE",  # tests/frontend/test_cold_caches.py
+    "FIRST_IMPORT",  # tests/frontend/test_cold_caches.py
     "GRAPH_FROM_OUTSIDE",  # tests/torch/rnn/test_captures.py
 }  # fmt: skip
 

@@ -701,3 +701,44 @@ def test_strides_of_tensors_without_elements(shape: Any, strides: Any) -> None:
         assert make(shape).stride() == strides
         assert dg.compile(lambda x, m=make: (x + 1, m(shape).stride()), backend=BACKEND, mode="max")(torch.ones(2))[1] == strides
     assert torch.zeros(4, 3)[:0].stride() == (3, 1) and torch.zeros(4, 3).t()[:, :0].stride() == (1, 3)
+
+
+def test_windows_are_views_of_one_program() -> None:
+    def step(x: Any) -> Any:
+        patches = x.unfold(0, 2, 2).unfold(1, 3, 1)
+        loss = (patches * patches).sum()
+        loss.backward()
+        return loss.detach(), x.grad
+
+    compiled = dg.compile(step, backend=BACKEND, mode="max", fullgraph=True)
+    for n in (6, 6, 8, 10):
+        x = torch.linspace(-1, 1, n * n).reshape(n, n)
+        got, expected = (f(x.clone().requires_grad_()) for f in (compiled, step))
+        assert all(torch.equal(a, b) for a, b in zip(got, expected))
+    assert compiled.counters()["misses"] == 2
+    x = torch.arange(8.0)
+    view = dg.compile(lambda x: x.unfold(0, 4, 2), backend=BACKEND, mode="max", fullgraph=True)(x)
+    assert view.stride() == (2, 1) and view.shape == (3, 4)
+    view[0] = 7.0
+    assert x.tolist() == [7.0] * 4 + [4.0, 5.0, 6.0, 7.0]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        lambda x: x[:, :-1], lambda x: x[1:], lambda x: x[::2, -2:], lambda x: x[..., 1:-1:3], lambda x: x.unfold(0, 3, 2),
+        lambda x: torch.slice_scatter(x, x[:-1], 0, 1), lambda x: x * x.shape[0] * x.shape[1] * 32,
+    ],
+)  # fmt: skip
+def test_parts_of_sizes_that_change_are_one_more_program(part: Any) -> None:
+    def step(x: Any) -> Any:
+        loss = (part(x) * 2).sum()
+        loss.backward()
+        return loss.detach(), x.grad
+
+    compiled = dg.compile(step, backend=BACKEND, mode="max", fullgraph=True)
+    for shape in ((6, 7), (6, 7), (7, 8), (9, 12), (8, 11)):
+        x = torch.linspace(-1, 1, shape[0] * shape[1]).reshape(shape)
+        got, expected = (f(x.clone().requires_grad_()) for f in (compiled, step))
+        assert all(torch.equal(a, b) for a, b in zip(got, expected))
+    assert compiled.counters()["misses"] == 2

@@ -362,18 +362,24 @@ def slice_range(s: slice, dim: Dim) -> tuple[Dim, Dim, Dim]:
     >>> slice_range(slice(None, None, -2), 5)
     (4, -2, 3)
     """
+    start, stop, step = slice_indices(s, dim)
+    if step > 0:
+        if not start < stop:
+            return 0, 1, 0
+        return start, step, stop - start if type(step) is int and step == 1 else (stop - start + step - 1) // step
+    if not stop < start:
+        return 0, 1, 0
+    return start, step, (start - stop - step - 1) // -step
+
+
+def slice_indices(s: slice, dim: Dim) -> tuple[Dim, Dim, Dim]:
+    """``s.indices(dim)``, whose numbers may be symbolic."""
     step = 1 if s.step is None else as_dim(s.step, "slice")
     if step == 0:
         raise numpy_error("a slice step cannot be zero")
     if step > 0:
-        start, stop = _bound(s.start, 0, dim, 0, dim), _bound(s.stop, dim, dim, 0, dim)
-        if not start < stop:
-            return 0, 1, 0
-        return start, step, stop - start if type(step) is int and step == 1 else (stop - start + step - 1) // step
-    start, stop = _bound(s.start, dim - 1, dim, -1, dim - 1), _bound(s.stop, -1, dim, -1, dim - 1)
-    if not stop < start:
-        return 0, 1, 0
-    return start, step, (start - stop - step - 1) // -step
+        return _bound(s.start, 0, dim, 0, dim), _bound(s.stop, dim, dim, 0, dim), step
+    return _bound(s.start, dim - 1, dim, -1, dim - 1), _bound(s.stop, -1, dim, -1, dim - 1), step
 
 
 def _bound(value: Any, default: Dim, dim: Dim, low: Dim, high: Dim) -> Dim:
@@ -396,5 +402,5 @@ ARRAY_ITEM = Door("getitem", array_item, "array")
 
 __all__ = [
     "ARRAY_ITEM", "Index", "Mask", "bounded", "getitem", "holds_arrays", "index_of", "inside",
-    "only_mask", "places_of", "region", "slice_range", "take_",
+    "only_mask", "places_of", "region", "slice_indices", "slice_range", "take_",
 ]  # fmt: skip

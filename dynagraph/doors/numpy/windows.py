@@ -14,7 +14,7 @@ from dynagraph.ir.graph import Node
 
 
 @numpy_function(stride_tricks.sliding_window_view, returns="array")
-def sliding_window_view(b: Builder, x: Any, window_shape: Any, axis: Any) -> Node:
+def sliding_window_view(b: Builder, x: Any, window_shape: Any, axis: Any, writeable: Any) -> Node:
     node = b.as_node(x)
     sizes = as_shape(window_shape, "sliding_window_view")
     if axis is None:
@@ -24,7 +24,8 @@ def sliding_window_view(b: Builder, x: Any, window_shape: Any, axis: Any) -> Nod
         axes = tuple(several_axes(k, node.ndim, "sliding_window_view")[0] for k in given)
     if len(sizes) != len(axes):
         raise numpy_error(f"sliding_window_view: window_shape {sizes} has not one size for each of the axes {axes}")
-    return read_only(b, b.call("windows", node, sizes=sizes, axes=axes))
+    made = b.call("windows", node, sizes=sizes, axes=axes)
+    return made if writeable else read_only(b, made)
 
 
 __all__: list[str] = []

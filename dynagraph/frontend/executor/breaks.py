@@ -62,6 +62,11 @@ _ROWS = (
         "a function with a cache is called with arguments that it does not hold yet",
         "none is needed: the first call of the compiled function fills the cache, and the next one is captured",
     ),
+    Reason(
+        "FIRST_IMPORT",
+        "a module is imported for the first time",
+        "none is needed: the first call of the compiled function imports it, and the next one is captured",
+    ),
     Reason("NATIVE_LOOP", "the loop runs as machine code", "none: this is no break"),
     Reason(
         "AMBIGUOUS_TRUTH",

@@ -12,7 +12,7 @@ from dynagraph.frontend.guards.sources import DictEntry
 from dynagraph.frontend.kinds.slots import delete_attribute, load_attribute, store_attribute
 from dynagraph.frontend.kinds.values import DELETED, NULL, Cell, Const, Value
 from dynagraph.frontend.library.builtins import make_super
-from dynagraph.frontend.library.stdlib import import_module
+from dynagraph.frontend.library.stdlib import import_from, import_module
 
 
 @handler("LOAD_CONST")
@@ -215,8 +215,8 @@ def import_name(frame: Frame, i: Instruction) -> None:
 
 
 @handler("IMPORT_FROM")
-def import_from(frame: Frame, i: Instruction) -> None:
-    frame.push(load_attribute(frame, frame.stack[-1], i.value))
+def load_imported(frame: Frame, i: Instruction) -> None:
+    frame.push(import_from(frame, frame.stack[-1], i.value))
 
 
 @handler("LOAD_ASSERTION_ERROR")

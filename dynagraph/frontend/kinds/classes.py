@@ -56,6 +56,7 @@ def member_of(frame: Frame, cls: Any, name: Any) -> Value:
 # -- attributes of classes, of super() ------------------------------------------------------------------------------------------
 IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: of classes written in C that are made at run time
 PLAIN_METACLASSES = ("ABCMeta", "EnumType", "EnumMeta", "_ProtocolMeta", "type")
+READ_BY_NAME = (types.MemberDescriptorType, types.GetSetDescriptorType)
 OF_TYPE = ("__name__", "__qualname__", "__module__", "__doc__", "__mro__", "__bases__", "__base__")
 
 
@@ -114,7 +115,7 @@ def unbound(frame: Frame, cls: type, owner: type, found: Any, name: str) -> Valu
     if isinstance(found, classmethod):
         return Method(known(frame, found.__func__, f"{cls.__name__}.{name}"), known(frame, cls, cls.__name__))
     if isinstance(found, types.ClassMethodDescriptorType):
-        return Const(getattr(cls, name))  # dict.fromkeys
+        return Const(found.__get__(None, cls))  # dict.fromkeys; what `cls` has by this name is another where super() asks
     getter = in_mro(type(found), "__get__")
     if isinstance(getter, types.FunctionType):
         descriptor = known(frame, found, f"{cls.__name__}.{name}")
@@ -153,6 +154,8 @@ def _bound_in(frame: Frame, owner: Any, kind: type, base: type, found: Any, name
         return unbound(frame, kind, base, found, name)
     if isinstance(found, types.BuiltinFunctionType):  # object.__new__
         return Const(found)
+    if isinstance(found, READ_BY_NAME) and in_mro(kind, name) is not found:
+        refuse("ATTRIBUTE", f"super().{name}, which {kind.__name__} has another one of")
     return bound(frame, owner, found, name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import types
@@ -40,6 +41,7 @@ from dynagraph.frontend.kinds.slots import PURE, Slots, binary, items_of, known_
 from dynagraph.frontend.kinds.texts import text_of, texts_of
 from dynagraph.frontend.kinds.values import DELETED, Array, Const, Dict, HostArray, Iterator, Method, Object, Sequence, Set, Value
 from dynagraph.frontend.library.registry import instances, meaning
+from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.shapes import SymInt, expr_of
 from dynagraph.python_operators import BINARY, COMPARISONS, UNARY
 
@@ -48,6 +50,8 @@ WITH_TRUTH = (*PURE_TYPES, type, types.ModuleType, np.dtype)
 SAID_OF_SIZES = COMPARISONS.keys() | {"+", "-", "*", "//", "%"}
 MAX_DIGITS = 10000  # of results of ** and <<: a capture must not hang
 DESCRIBED = (types.MethodDescriptorType, types.FunctionType, types.BuiltinFunctionType, types.WrapperDescriptorType)
+MOST_FACTORS = 5  # of powers of sizes
+BOUNDS = (1 << 30, 1 << 24, 1 << 19, 1 << 14, 1 << 11)  # of sizes, so that products of two to five of them fit
 ITERABLE_CONSTANTS = (str, bytes, range, frozenset, tuple)
 
 
@@ -145,6 +149,8 @@ def pure(symbol: str, left: Any, right: Any) -> Any:
     union = symbol == "|" and _may_unite(left) and _may_unite(right)
     if not comparable and not union and not (isinstance(left, PURE) and isinstance(right, PURE)):
         refuse("UNSUPPORTED_VALUE", f"{left!r} {symbol} {right!r}")
+    if symbol == "**" and isinstance(left, SymInt) and type(right) is int and 0 < right <= MOST_FACTORS:
+        return functools.reduce(functools.partial(pure, "*"), [left] * right)
     left, right = beside_float(symbol, left, right)
     if symbol not in SAID_OF_SIZES or not all(isinstance(v, (int, SymInt)) for v in (left, right)):
         left, right = known_number(left), known_number(right)
@@ -159,11 +165,22 @@ def pure(symbol: str, left: Any, right: Any) -> Any:
         if result.env.large is not None:
             result.env.large[result.expr] = None
             return result
+        if _kept_within_64_bits(result):
+            return result
         return BINARY[symbol].function(known_number(left), known_number(right))  # might not fit the 64 bits of a size
     except ShapeError:  # sizes cannot say it
         return pure(symbol, known_number(left), known_number(right))
     except Exception as error:
         return throw(error)
+
+
+def _kept_within_64_bits(number: SymInt) -> bool:
+    """Let guards say that the sizes that a number is made of are so small that it fits.  False: those at hand are not."""
+    symbols = sorted(number.expr.symbols(), key=lambda s: s.name)
+    bound = next((b for b in BOUNDS if number.expr.magnitude(b) < 1 << 63), 0)
+    if any(number.env.values[s.name] > bound for s in symbols):
+        return False
+    return all(number.env.decide("<=", IntExpr({(s,): 1}), IntExpr.of(bound)) for s in symbols)
 
 
 def _may_unite(value: Any) -> bool:

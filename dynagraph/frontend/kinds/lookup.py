@@ -299,7 +299,7 @@ def bound(frame: Frame, value: Any, found: Any, name: str) -> Value:
     if isinstance(found, types.BuiltinFunctionType):
         return known(frame, found, f"{kind.__name__}.{name}")  # it does not bind
     if isinstance(found, types.ClassMethodDescriptorType):
-        return Const(getattr(kind, name))
+        return Const(found.__get__(None, kind))
     if isinstance(found, WRAPPERS) or is_cython_function(type(found)):
         return Method(Const(found), value)
     if type(found) is TUPLE_GETTER and isinstance(value, Sequence):

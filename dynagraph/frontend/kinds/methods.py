@@ -13,6 +13,7 @@ from typing import Any
 from dynagraph.array_libraries import NUMPY
 from dynagraph.doors import cupy as cupy_door
 from dynagraph.doors.numpy import method
+from dynagraph.doors.numpy.indexing import slice_indices
 from dynagraph.frontend.executor.calls import call
 from dynagraph.frontend.executor.exceptions import refuse, throw
 from dynagraph.frontend.executor.executor import Frame
@@ -462,7 +463,16 @@ READ_ONLY: Table = {name: DICT[name] for name in OF_MAPPINGS}
 ORDERED: Table = {"move_to_end": _move_to_end}
 
 
-SLICE: Table = {"indices": lambda frame, owner, n: pure_call(frame, slice.indices, [owner, n], {})}
+def _indices(frame: Frame, owner: Slice, n: Any) -> Value:
+    """``slice.indices(n)``; of sizes that change it is computed of them."""
+    given = [plain(frame, part) for part in (*owner.parts, n)]
+    are_sizes = all(type(v) in (int, SymInt, type(None)) for v in given) and any(type(v) is SymInt for v in given)
+    if not are_sizes or type(given[2]) is SymInt or given[2] == 0 or given[3] is None or given[3] < 0:
+        return pure_call(frame, slice.indices, [owner, n], {})
+    return Sequence(tuple, [frame.ex.constant(v) for v in slice_indices(slice(*given[:3]), given[3])])
+
+
+SLICE: Table = {"indices": _indices}
 VIEW: Table = {
     "__len__": lambda frame, owner: Const(length(frame.ex, owner.owner)),
     "__contains__": lambda frame, owner, item: Const(contains(frame, owner, item)),

@@ -38,8 +38,10 @@ REFLECTED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 EXACT_OF_COMPLEX: dict[str, Callable[[Builder, Node, Node], Node]] = {
     "+": lambda b, x, y: b.call("add", x, y), "-": lambda b, x, y: b.call("subtract", x, y), "*": product_of_scalars,
 }  # fmt: skip  # that Python and the program round alike
+OF_ONE: dict[str, tuple[Any, str]] = {"neg": (operator.neg, "negative"), "abs": (abs, "absolute")}
 EXACT = 1 << 53  # integers below are floats
 LARGEST = float(1 << 62)  # of floats in whose place integers are compared
+BEYOND = float(1 << 64)  # all integers that change
 WHOLE: dict[str, Callable[[float], int]] = {"<": math.ceil, "<=": math.floor, ">": math.floor, ">=": math.ceil}
 TO_INTEGERS: dict[Any, Any] = {int: math.trunc, round: round, math.floor: math.floor, math.ceil: math.ceil, math.trunc: math.trunc}
 DEEPEST = 16  # of the formulas of numbers that are compared
@@ -51,6 +53,8 @@ OF_FLOATS = frozenset(
         "radians", "degrees",
     )
 )  # fmt: skip
+
+DECIDING = frozenset({math.isnan, math.isinf, math.isfinite, math.isclose})  # functions of floats that give True or False
 
 ROWS: dict[Any, str] = {  # what a program may do in Python's place where sizes are floats of its own; within an ULP
     math.sqrt: "sqrt", math.exp: "exp", math.expm1: "expm1", math.log: "log", math.log1p: "log1p", math.log2: "log2",
@@ -73,10 +77,14 @@ class NumberSlots(Slots):
             return binary_protocol(frame, symbol, left, right)  # of a class that knows numbers, not of a number's subclass
         return arithmetic(frame.ex, symbol, left, right)
 
+    def truth(self, frame: Frame, value: Number) -> bool:
+        return arithmetic(frame.ex, "!=", value, Const(0.0)).value  # type: ignore[union-attr]
+
     def unary(self, frame: Frame, name: str, value: Number) -> Value:
-        if name != "neg":
+        if name not in OF_ONE or not value.node.dtype.is_float:
             return super().unary(frame, name, value)
-        return Number(frame.ex.builder.call("negative", value.node), computed=(operator.neg, (value,)))
+        function, row = OF_ONE[name]
+        return Number(frame.ex.builder.call(row, value.node), computed=(function, (value,)))
 
     def attribute(self, frame: Frame, value: Number, name: str) -> Value:
         kind = self.type_of(frame, value)
@@ -145,13 +153,18 @@ def _compared(ex: Executor, symbol: str, left: Any, right: Any) -> Const:
 
 def _decided(ex: Executor, symbol: str, left: Any, right: Any) -> Const:
     """What a comparison of numbers gives now that are computed of the caller's: programs are for either answer."""
+    return _answered(ex, BINARY[symbol].function, symbol, (left, right))
+
+
+def _answered(ex: Executor, function: Any, name: str, args: tuple[Any, ...]) -> Const:
+    """What a function of numbers gives now, True or False: programs are for either answer."""
     places: dict[Source, int] = {}
     nows: list[Any] = []
-    formula = (BINARY[symbol].function, _formula(ex, left, places, nows), _formula(ex, right, places, nows))
+    formula = (function, *[_formula(ex, arg, places, nows) for arg in args])
     try:
         answer = _computed(formula, nows)
     except (ArithmeticError, TypeError, ValueError) as error:  # TypeError: of complex numbers, which roots of negative ones are
-        refuse("UNSUPPORTED_VALUE", f"{symbol} of a number that cannot be computed: {error}")
+        refuse("UNSUPPORTED_VALUE", f"{name} of a number that cannot be computed: {error}")
     ex.guards.require(Decides(tuple(places), formula, answer))
     return Const(answer)
 
@@ -238,7 +251,7 @@ def beside_float(symbol: str, left: Any, right: Any) -> tuple[Any, Any]:
         return beside_float(REFLECTED[symbol], right, left)[::-1]
     if not (isinstance(left, SymInt) and type(right) is float and symbol in REFLECTED):
         return left, right
-    if not math.isfinite(right):
+    if not math.isfinite(right) or abs(right) >= BEYOND:
         return 0, right  # as any integer
     if abs(right) >= LARGEST:
         return left, right
@@ -282,14 +295,19 @@ def _shrinks(ex: Executor, base: Any, exponent: Any) -> bool:
     return least is not None and least >= 0 and 0 < base.value <= 1
 
 
-def of_floats(ex: Executor, function: Any, args: list[Any]) -> Number | None:
-    """A function of `math` of numbers some of which change; None where it is another function, or of other values."""
-    if function not in OF_FLOATS:
+def of_floats(ex: Executor, function: Any, args: list[Any]) -> Number | Const | None:
+    """A function of numbers some of which change; None where it is another function, or of other values."""
+    digits = function is round and len(args) == 2
+    if function not in OF_FLOATS and function not in DECIDING and not digits:
         return None
     given = tuple(map(ex.resolve, args))
     changing = any(isinstance(value, Number) or is_changing_int(ex, value) for value in given)
     if not changing or not all(is_number(ex, value) for value in given):
         return None
+    if digits and not (isinstance(given[0], Number) and isinstance(given[1], Const) and type(given[1].value) is int):
+        return None
+    if function in DECIDING:
+        return _answered(ex, function, function.__name__, given)
     return before_program(ex, function, given)
 
 

@@ -36,7 +36,7 @@ from dynagraph.frontend.kinds.iterators import (
 )
 from dynagraph.frontend.kinds.lookup import MISSING, call_special, in_mro, special
 from dynagraph.frontend.kinds.methods import pairs_of, sorted_items
-from dynagraph.frontend.kinds.numbers import as_float
+from dynagraph.frontend.kinds.numbers import as_float, makes_changing_float
 from dynagraph.frontend.kinds.sequences import known_index
 from dynagraph.frontend.kinds.set_methods import set_of
 from dynagraph.frontend.kinds.slots import (
@@ -314,7 +314,9 @@ def _absolute(frame: Frame, value: Any) -> Value:
     value = frame.ex.resolve(value)
     if isinstance(value, Array):
         return frame.ex.call_door(operator_door("abs"), [value])
-    return unary(frame, "abs", value) if isinstance(value, Object) else pure_call(frame, abs, [value], {})
+    if isinstance(value, Const) and isinstance(value.value, SymInt):
+        return value if value.value >= 0 else unary(frame, "neg", value)
+    return unary(frame, "abs", value) if isinstance(value, (Object, Number)) else pure_call(frame, abs, [value], {})
 
 
 @meaning(pow)
@@ -327,6 +329,8 @@ def _divmod(frame: Frame, left: Any, right: Any) -> Value:
     left, right = frame.ex.resolve(left), frame.ex.resolve(right)
     if isinstance(left, (Array, Object)) or isinstance(right, (Array, Object)):
         return binary(frame, "divmod", left, right)
+    if isinstance(left, Number) or isinstance(right, Number) or makes_changing_float(frame.ex, "//", left, right):
+        return Sequence(tuple, [binary(frame, symbol, left, right) for symbol in ("//", "%")])
     return pure_call(frame, divmod, [left, right], {})
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import importlib.machinery
 import importlib.util
 import logging
 import os
@@ -257,9 +258,38 @@ def import_module(frame: Frame, name: str, names: Any, level: Any) -> Value:
     top = name if wanted else name.split(".")[0]
     loaded = sys.modules.get(top)
     if loaded is None or sys.modules.get(name) is None:
+        if _is_found(name):
+            refuse("FIRST_IMPORT", f"module {name}")
         refuse("SIDE_EFFECT", f"module {name} is imported for the first time")
+    if wanted and hasattr(loaded, "__path__"):
+        for part in wanted:
+            if part != "*" and not _may_have(loaded, part) and _is_found(f"{name}.{part}"):
+                refuse("FIRST_IMPORT", f"module {name}.{part}")
     frame.ex.guards.register(DictEntry(sys.modules, name, "module"))
     return frame.ex.wrap(loaded, DictEntry(sys.modules, top, "module"))
+
+
+def import_from(frame: Frame, module: Any, name: str) -> Value:
+    """``from module import name``."""
+    loaded = plain(frame, module)
+    if isinstance(loaded, types.ModuleType) and not _may_have(loaded, name):
+        refuse("WOULD_RAISE", f"from {loaded.__name__} import {name}")
+    return load_attribute(frame, module, name)
+
+
+def _is_found(name: str) -> bool:
+    """Whether there is a file of a module, or of the outermost package around it that is not loaded."""
+    path = None
+    for k, _ in enumerate(parts := name.split("."), 1):
+        outer = ".".join(parts[:k])
+        if outer not in sys.modules:
+            return importlib.machinery.PathFinder.find_spec(outer, path) is not None
+        path = getattr(sys.modules[outer], "__path__", None)
+    return False
+
+
+def _may_have(module: types.ModuleType, name: str) -> bool:
+    return name in vars(module) or "__getattr__" in vars(module) or type(module) is not types.ModuleType
 
 
 def environ_entry(frame: Frame, name: Any) -> Value | None:

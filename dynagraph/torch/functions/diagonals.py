@@ -106,7 +106,7 @@ def slice_scatter(
         raise RuntimeError("slice step must be positive")
     shape = x._array.shape
     first, last, _ = slice(start, end, step).indices(shape[k])
-    count = len(range(first, last, step))
+    count = (last - first + step - 1) // step if first < last else 0
     part = (*shape[:k], count, *shape[k + 1 :])
     _check_part(check_tensor(src, "slice_scatter", "src", 2), part)
     starts = tuple(first if j == k else 0 for j in range(len(shape)))

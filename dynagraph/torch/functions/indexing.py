@@ -227,7 +227,7 @@ def _sliced(x: Tensor, dim: int, item: slice) -> Tensor:
         raise ValueError("step must be greater than zero")
     whole = slice(*(None if v is None else int(v) for v in (item.start, item.stop, item.step)))
     start, stop, step = whole.indices(x._array.shape[dim])
-    length = len(range(start, stop, step))
+    length = (stop - start + step - 1) // step if start < stop else 0
     if length == x._array.shape[dim] and step == 1:
         return x
     return slice_along(x, dim, min(start, x._array.shape[dim]), length, step)

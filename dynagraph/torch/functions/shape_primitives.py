@@ -85,7 +85,7 @@ FORWARD["broadcast_to"] = _spread
 
 def _slice_forward(x: Any, starts: Any, steps: Any, shape: Any) -> Any:
     return x[tuple(
-        slice(b, (b + s * n if s > 0 else None if b + s * n < 0 else b + s * n), s) if n else slice(0, 0)
+        slice(b, (b + s * (n - 1) + 1 if s > 0 else None if b + s * n < 0 else b + s * n), s) if n else slice(0, 0)
         for b, s, n in zip(starts, steps, shape)
     )]  # fmt: skip
 
@@ -163,6 +163,9 @@ define(
 def _unfold(x: Any, dim: int, size: int, step: int) -> Any:
     if not x.ndim:
         return strided(x, (size,), (x.itemsize,))
+    if is_compiling() and isinstance(x, np.ndarray):
+        every = np.lib.stride_tricks.sliding_window_view(x, size, dim, writeable=True)
+        return every[(slice(None),) * dim + (slice(None, None, step),)] if step > 1 else every
     count = (x.shape[dim] - size) // step + 1
     shape = (*x.shape[:dim], count, *x.shape[dim + 1 :], size)
     strides = (*x.strides[:dim], x.strides[dim] * step, *x.strides[dim + 1 :], x.strides[dim])
