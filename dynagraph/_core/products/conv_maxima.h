@@ -131,8 +131,10 @@ static void NAME(run_maxima)(void *const *buffers, const int64_t *sizes, int64_t
                                 where + row * w->length);
         }
         NAME(maxima_down)(w, best, where, to, to_where);
-        memcpy((T *)p->out + number * n, to, sizeof(T) * (size_t)n);
-        NAME(widen)(to_where, p->where + number * n, n);
+        if (p->out)
+            memcpy((T *)p->out + number * n, to, sizeof(T) * (size_t)n);
+        if (p->where)
+            NAME(widen)(to_where, p->where + number * n, n);
     }
 }
 
