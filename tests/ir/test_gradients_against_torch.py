@@ -104,12 +104,12 @@ def max_pool(x: Any, *, kernel: Any, stride: Any, padding: Any, dilation: Any, p
     reaches = [(c - 1) * s + d * (k - 1) + 1 for c, s, d, k in zip(places, stride, dilation, kernel)]
     widths = [(p, max(reach - size - p, 0)) for p, reach, size in zip(padding, reaches, x.shape[x.ndim - n :])]
     found = getattr(torch.nn.functional, f"max_pool{n}d")(pad(boxes(x, n), widths, -float("inf")), kernel, stride, 0, dilation)
-    return found.reshape(*x.shape[: x.ndim - n], *places) * (1 - result)
+    return found.reshape(*x.shape[: x.ndim - n], *places)
 
 
 def max_pool_back(g: Any, places: Any, *, sizes: Any) -> Any:
     n = len(sizes)
-    flat, at = (a.reshape(*g.shape[: g.ndim - n], -1) for a in (g, places))
+    flat, at = (a.flatten(g.ndim - n) for a in (g, places))
     stands = at >= 0
     made = torch.zeros(*flat.shape[:-1], math.prod(sizes), dtype=g.dtype).scatter_add(-1, at.clamp(min=0), flat * stands)
     return made.reshape(*g.shape[: g.ndim - n], *sizes)
@@ -118,10 +118,12 @@ def max_pool_back(g: Any, places: Any, *, sizes: Any) -> Any:
 def adaptive_max_pool(x: Any, *, counts: Any, result: int) -> Any:
     n = len(counts)
     found = getattr(torch.nn.functional, f"adaptive_max_pool{n}d")(boxes(x, n), counts)
-    return found.reshape(*x.shape[: x.ndim - n], *counts) * (1 - result)
+    return found.reshape(*x.shape[: x.ndim - n], *counts)
 
 
 def adaptive_mean(x: Any, *, axis: int, count: int) -> Any:
+    if not x.numel():
+        return x.sum(axis, keepdim=True).expand(*x.shape[:axis], count, *x.shape[axis + 1 :])
     return torch.nn.functional.adaptive_avg_pool1d(x.movedim(axis, -1).reshape(1, -1, x.shape[axis]), count).reshape(
         *x.shape[:axis], *x.shape[axis + 1 :], count
     ).movedim(-1, axis)
