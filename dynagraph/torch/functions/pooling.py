@@ -146,7 +146,7 @@ def _fractional_max_pool(x: Any, samples: Any, kernel: Sizes, places: Sizes) -> 
 
 
 def _put_places(g: Any, places: Any, shape: Sizes, count: int) -> Any:
-    """Added up at places among the last dimensions, which are counted as one."""
+    """Added up at places among the last dimensions, which are counted as one; what stood nowhere (-1) goes nowhere."""
     if _has_kernels(g):
         return max_pool_back(g, places, shape[len(shape) - count :])
     front = shape[: len(shape) - count]
@@ -154,14 +154,17 @@ def _put_places(g: Any, places: Any, shape: Sizes, count: int) -> Any:
     made = library_of_array(g).zeros(rows * columns, g.dtype)
     offsets = (library_of_array(g).arange(rows) * columns).reshape(rows, 1)
     found = places.reshape(rows, math.prod(places.shape[len(front) :]))
-    ufunc_at(np.add, made, (found + offsets).reshape(-1), g.reshape(-1))
+    stood = np.where(places < 0, g.dtype.type(0), g)
+    ufunc_at(np.add, made, (np.maximum(found, 0) + offsets).reshape(-1), stood.reshape(-1))
     return made.reshape(shape)
 
 
 def _take_places(x: Any, places: Any, count: int) -> Any:
     front = x.shape[: x.ndim - count]
     size, found = math.prod(x.shape[len(front) :]), math.prod(places.shape[len(front) :])
-    return np.take_along_axis(x.reshape(*front, size), places.reshape(*front, found), len(front)).reshape(places.shape)
+    at = np.maximum(places, 0).reshape(*front, found)
+    taken = np.take_along_axis(x.reshape(*front, size), at, len(front)).reshape(places.shape)
+    return np.where(places < 0, x.dtype.type(0), taken)
 
 
 def _max_vjp(d: Any, g: Any) -> Any:
