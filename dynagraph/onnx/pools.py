@@ -39,8 +39,8 @@ def _max_pool(w: Writer, node: Node, x: str) -> str:
         x = w.op("Pad", x, w.ints(0, 0, *begins, 0, 0, *ends), w.scalar(-np.inf, node.args[0].dtype))
         begins, ends = [0] * n, [0] * n
     shape, strides, dilations = (list(attrs[k]) for k in ("kernel", "stride", "dilation"))
-    outputs = 1 + attrs["result"]
-    found = w.ops("MaxPool", x, outputs=outputs, kernel_shape=shape, strides=strides, dilations=dilations, pads=[*begins, *ends])[-1]
+    about = {"kernel_shape": shape, "strides": strides, "dilations": dilations, "pads": [*begins, *ends]}
+    found = w.ops("MaxPool", x, outputs=1 + attrs["result"], **about)[-1]
     if attrs["result"]:
         found = w.op("Mod", found, w.number(numel(sizes), dtypes.int64))
     return found if len(front) == 2 else w.reshape(found, (numel(front), 1, *attrs["places"]), node.shape)

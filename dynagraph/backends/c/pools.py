@@ -29,7 +29,8 @@ def _description(call: RoutineCall) -> tuple[Dim, dict[str, Sequence[Dim]]]:
     shape, out, attrs = call.operands[0].shape, call.outs[0].shape, call.attrs
     if call.routine in ("adaptive_mean", "adaptive_mean_back"):
         axis = attrs["axis"]
-        sizes, counts = ((s[axis], numel(s[axis + 1 :])) for s in ((shape, out) if call.routine == "adaptive_mean" else (out, shape)))
+        arrays = (shape, out) if call.routine == "adaptive_mean" else (out, shape)
+        sizes, counts = ((s[axis], numel(s[axis + 1 :])) for s in arrays)
         return numel(shape[:axis]), {"sizes": sizes, "counts": counts}
     n = len(attrs["kernel"] if call.routine == "max_pool" else attrs["sizes" if call.routine == "max_pool_back" else "counts"])
     batch, last, found = numel(shape[: len(shape) - n]), _last(shape, n), _last(out, n)

@@ -139,7 +139,7 @@ def _taken(d: Differentiated, g: Term) -> Term:
 
 # -- rows -------------------------------------------------------------------------------------------------------------
 
-_WINDOWS = {name: REQUIRED for name in ("kernel", "stride", "padding", "dilation", "places")}
+_WINDOWS = dict.fromkeys(("kernel", "stride", "padding", "dilation", "places"), REQUIRED)
 
 define_op(
     "max_pool",

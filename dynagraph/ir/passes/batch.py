@@ -20,8 +20,8 @@ from dynagraph.errors import GraphError
 from dynagraph.ir import dtypes
 from dynagraph.ir.external_calls import FunctionCall, Slot, function_of
 from dynagraph.ir.graph import Graph, Node
-from dynagraph.ir.optable import pooling
 from dynagraph.ir.ops import OPS, Composite, Elementwise, Gather, Library, Movement, Reduction, Scan, Scatter
+from dynagraph.ir.optable import pooling
 from dynagraph.ir.passes.decompose import expansion
 from dynagraph.ir.shapes import Dim, Shape, SymInt, numel, same_dim, same_shape
 from dynagraph.ir.terms import Term
