@@ -23,11 +23,11 @@ typedef struct {
     {                                                                                                                            \
         const job *w = buffers[0];                                                                                               \
         const int64_t n = dg_conv_volume(w->what->counts), size = dg_conv_volume(w->what->sizes);                                \
+        memset((T *)w->to + lo * size, 0, sizeof(T) * (size_t)((hi - lo) * size));                                               \
         for (int64_t plane = lo; plane < hi; ++plane) {                                                                          \
             const T *from = (const T *)w->from + plane * n;                                                                      \
             const int64_t *at = w->at + plane * n;                                                                               \
             T *to = (T *)w->to + plane * size;                                                                                   \
-            memset(to, 0, sizeof(T) * (size_t)size);                                                                             \
             for (int64_t k = 0; k < n; ++k)                                                                                      \
                 if ((uint64_t)at[k] < (uint64_t)size)                                                                            \
                     to[at[k]] += from[k];                                                                                        \
