@@ -79,6 +79,20 @@ def test_as_many_windows_as_are_asked_for(n: int, count: int) -> None:
         check(lambda x, pool=pool, more=more: pool(x, count, **more), array)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("about", [
+    {"kernel_size": 2}, {"kernel_size": 3, "stride": 2, "padding": 1}, {"kernel_size": 3, "stride": 1, "padding": 1},
+    {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True, "count_include_pad": False},
+    {"kernel_size": 2, "stride": 3, "ceil_mode": True},
+], ids=str)  # fmt: skip
+def test_means(about: dict[str, Any], n: int, dtype: Any) -> None:
+    array = np.random.default_rng(0).normal(size=(3, 2, *SIZES[n])).astype(dtype)
+    array.flat[::5] = -0.0
+    array.flat[3::41] = np.nan
+    check(lambda x: getattr(F, f"avg_pool{n}d")(x, **about), array, array[:, :1], array.swapaxes(-1, -2))
+
+
 def test_one_program_for_all_batches() -> None:
     arrays = [numbers(batch, 3, 8, 8, seed=batch) for batch in (4, 5, 7, 3)]
     compiled = check(lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), *arrays, dynamic=True)
