@@ -6,7 +6,7 @@
 #include <stdint.h>
 #endif
 
-#define DG_RUNTIME_VERSION 11
+#define DG_RUNTIME_VERSION 12
 
 /* What ends a run: a signal that waits for its handler.  Who leaves work out because of it says so in `stopped`, and all that the
    run has computed is dropped: the flag itself may be cleared at any time. */
@@ -89,6 +89,16 @@ typedef struct dg_convolution {
     int64_t stride[DG_CONV_AXES], dilation[DG_CONV_AXES], before[DG_CONV_AXES]; /* before: how many zeros stand before an image */
 } dg_convolution;
 
+/* Pools: windows of `batch` boxes of three sizes; of fewer dimensions the first sizes are 1.  All arrays lie in C order.
+   DG_MAX_POOL gives the greatest elements of windows, and where in its box each stood (-1: nowhere, all is border); DG_PUT_PLACES
+   adds up numbers (`counts` of them for each box) at such places; the others have as many windows as `counts` says. */
+enum { DG_MAX_POOL, DG_PUT_PLACES, DG_ADAPTIVE_MAXIMA, DG_ADAPTIVE_MEANS, DG_ADAPTIVE_MEANS_BACK };
+typedef struct dg_pooling {
+    int32_t which, is_double;
+    int64_t batch, sizes[DG_CONV_AXES], counts[DG_CONV_AXES];
+    int64_t kernel[DG_CONV_AXES], stride[DG_CONV_AXES], dilation[DG_CONV_AXES], before[DG_CONV_AXES];
+} dg_pooling;
+
 /* what becomes of parts of an array (image, channel, place) once they are computed: of channels c...c_end of an image, places
    q...q_end; runs in the thread that computed them */
 typedef struct dg_epilogue {
@@ -139,6 +149,10 @@ typedef struct dg_runtime {
     void (*give)(void *memory);
     /* products of matrices on threads: 0, DG_STOPPED because of `stop`, or another number where memory ran out */
     int (*multiply)(const struct dg_runtime *rt, const dg_matrices *what, dg_stop *stop);
+    /* to = a pool of a, or of a and the places b; `where`: places; of maxima either
+       is null where it is not wanted; as `convolve` gives */
+    int (*pool)(const struct dg_runtime *rt, const dg_pooling *what, const void *a, const int64_t *b, void *to, int64_t *where,
+                dg_stop *stop);
 } dg_runtime;
 
 /* an entry point: inputs, outputs, the workspace and what `external_call` is given in `buffers`; 0, DG_BAILED_OUT where a check or a call

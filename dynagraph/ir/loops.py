@@ -269,7 +269,21 @@ class ExternalCall:
     has_effect: bool = False  # checks are looked at before it, and what it raises is raised to the caller
 
 
-Step = Union[Kernel, LibraryCall, ExternalCall]
+@dataclass(frozen=True, eq=False)
+class RoutineCall:
+    """A routine of the runtime's over whole arrays, in C order: `results` of its values are wanted (None: its only one) and go to
+    `outs`.  `attrs` are the row's."""
+
+    routine: str
+    results: tuple[int | None, ...]
+    outs: tuple[Operand, ...]
+    operands: tuple[Operand, ...]
+    attrs: Mapping[str, Any]
+    comment: str = ""
+    cost: float = 0.0
+
+
+Step = Union[Kernel, LibraryCall, ExternalCall, RoutineCall]
 
 
 @dataclass(frozen=True, eq=False)
@@ -456,9 +470,10 @@ def render(program: LoopProgram) -> str:
                 lines.append(f"  then for parts of it   # {step.then.comment}")
                 lines += _render_body(step.then.body, "    ")
             continue
-        if isinstance(step, ExternalCall):
-            outs = ", ".join(o.buffer for o in step.outs)
-            lines.append(f"call {outs} = {step.call.spelled([o.buffer for o in step.operands])}   # {step.comment}")
+        if isinstance(step, (ExternalCall, RoutineCall)):
+            outs, operands = (", ".join(o.buffer for o in some) for some in (step.outs, step.operands))
+            call = f"{step.routine}({operands})" if isinstance(step, RoutineCall) else step.call.spelled(operands.split(", "))
+            lines.append(f"call {outs} = {call}   # {step.comment}")
             continue
         axes = ", ".join(f"{a.symbol.name} < {a.extent}" for a in step.axes)
         lines.append(f"kernel {step.name}({axes})   # {step.comment}")

@@ -23,7 +23,7 @@ from dynagraph.errors import RewriteError
 from dynagraph.ir.dtypes import DType, scalar_key
 from dynagraph.ir.external_calls import FunctionCall
 from dynagraph.ir.graph import Graph, Node
-from dynagraph.ir.ops import OPS, Elementwise
+from dynagraph.ir.ops import OPS, Elementwise, Library
 from dynagraph.ir.shapes import Shape, SymInt, expr_of, same_dim, same_shape
 
 Scalar = Union[bool, int, float]
@@ -344,6 +344,16 @@ def attribute_key(value: Any) -> Any:
     return value
 
 
+def call_key(node: Node) -> Any:
+    """A hashable that results of one call have in common, beside their operands; None: the node is a call's only result."""
+    if node.is_op("external_call"):
+        return attribute_key(node.attrs["call"])
+    several = node.kind == "call_function" and isinstance(node.op.lowering, Library) and "result" in node.op.attrs
+    if not several or node.has_effect:
+        return None
+    return (node.op, *((name, attribute_key(value)) for name, value in sorted(node.attrs.items()) if name != "result"))
+
+
 # -- building ----------------------------------------------------------------------------------------------------------
 def instantiate(pattern: Pattern, bindings: Bindings, root: Node) -> Node:
     """The nodes of a replacement; numbers take the dtype of the operand beside them, or the root's."""
@@ -493,6 +503,7 @@ __all__ = [
     "attribute_key",
     "bound_names",
     "broadcasts_to",
+    "call_key",
     "convert",
     "filled",
     "instantiate",

@@ -93,6 +93,47 @@ def conv_weight(x: Any, g: Any, *, kernel: Any, **about: Any) -> Any:
     return torch.autograd.grad(conv(x, w, **about), w, g, create_graph=True)[0]
 
 
+def boxes(x: Any, n: int) -> Any:
+    """As (boxes, 1, *sizes)."""
+    return x.reshape(-1, 1, *x.shape[x.ndim - n :])
+
+
+def max_pool(x: Any, *, kernel: Any, stride: Any, padding: Any, dilation: Any, places: Any, result: int) -> Any:
+    """With a border of the smallest numbers, for windows that reach beyond the array."""
+    n = len(kernel)
+    reaches = [(c - 1) * s + d * (k - 1) + 1 for c, s, d, k in zip(places, stride, dilation, kernel)]
+    widths = [(p, max(reach - size - p, 0)) for p, reach, size in zip(padding, reaches, x.shape[x.ndim - n :])]
+    found = getattr(torch.nn.functional, f"max_pool{n}d")(pad(boxes(x, n), widths, -float("inf")), kernel, stride, 0, dilation)
+    return found.reshape(*x.shape[: x.ndim - n], *places)
+
+
+def max_pool_back(g: Any, places: Any, *, sizes: Any) -> Any:
+    n = len(sizes)
+    flat, at = (a.flatten(g.ndim - n) for a in (g, places))
+    stands = at >= 0
+    made = torch.zeros(*flat.shape[:-1], math.prod(sizes), dtype=g.dtype).scatter_add(-1, at.clamp(min=0), flat * stands)
+    return made.reshape(*g.shape[: g.ndim - n], *sizes)
+
+
+def adaptive_max_pool(x: Any, *, counts: Any, result: int) -> Any:
+    n = len(counts)
+    found = getattr(torch.nn.functional, f"adaptive_max_pool{n}d")(boxes(x, n), counts)
+    return found.reshape(*x.shape[: x.ndim - n], *counts)
+
+
+def adaptive_mean(x: Any, *, axis: int, count: int) -> Any:
+    if not x.numel():
+        return x.sum(axis, keepdim=True).expand(*x.shape[:axis], count, *x.shape[axis + 1 :])
+    return torch.nn.functional.adaptive_avg_pool1d(x.movedim(axis, -1).reshape(1, -1, x.shape[axis]), count).reshape(
+        *x.shape[:axis], *x.shape[axis + 1 :], count
+    ).movedim(-1, axis)
+
+
+def adaptive_mean_back(g: Any, *, axis: int, size: int) -> Any:
+    x = torch.zeros(*g.shape[:axis], size, *g.shape[axis + 1 :], dtype=g.dtype, requires_grad=True)
+    return torch.autograd.grad(adaptive_mean(x, axis=axis, count=g.shape[axis]), x, g, create_graph=True)[0]
+
+
 def along(function: Torch) -> Torch:
     return lambda x, axis: function(x, dim=axis)
 
@@ -119,7 +160,8 @@ ROWS: dict[str, Torch] = {
     "add_accumulate": along(torch.cumsum), "multiply_accumulate": along(torch.cumprod),
     "logaddexp_accumulate": along(torch.logcumsumexp), "maximum_accumulate": lambda x, axis: torch.cummax(x, dim=axis).values,
     "minimum_accumulate": lambda x, axis: torch.cummin(x, dim=axis).values, "gather": gather, "scatter": scatter,
-    "conv": conv, "conv_input": conv_input, "conv_weight": conv_weight,
+    "conv": conv, "conv_input": conv_input, "conv_weight": conv_weight, "max_pool": max_pool, "max_pool_back": max_pool_back,
+    "adaptive_max_pool": adaptive_max_pool, "adaptive_mean": adaptive_mean, "adaptive_mean_back": adaptive_mean_back,
     "matmul": torch.matmul, "own_matmul": torch.matmul,
     "reshape": lambda x, shape: x.reshape(shape), "transpose": lambda x, axes: x.permute(axes),
     "broadcast_to": lambda x, shape: x.broadcast_to(shape), "windows": windows, "diagonal": lambda x: x.diagonal(dim1=-2, dim2=-1),

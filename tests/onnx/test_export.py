@@ -264,6 +264,36 @@ def test_pools_are_one_operator(kernel, stride, padding, size):
     assert check_export(lambda x: F.max_pool2d(x, kernel, stride, padding), (tensor(4, 3, size, size),), ({0: B},)) == ["MaxPool"]
 
 
+POOLS_OF = {
+    "any ceiling": lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True),
+    "dilation": lambda x: F.max_pool2d(x, 2, 1, 1, 3),
+    "a border as wide as the windows": lambda x: F.max_pool2d(x, 2, 2, 1, 5, ceil_mode=True),
+    "places": lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True),
+    "images alone": lambda x: F.max_pool2d(x[0], 2, return_indices=True),
+    "one dimension": lambda x: F.max_pool1d(x.flatten(2), 3, 2, return_indices=True),
+    "three dimensions": lambda x: F.max_pool3d(x, 2, return_indices=True),
+    "adaptive maxima": lambda x: F.adaptive_max_pool2d(x, (3, 4), return_indices=True),
+    "adaptive means": lambda x: F.adaptive_avg_pool2d(x, (3, 4)),
+    "float16": lambda x: F.max_pool2d((x * 8).round().half(), 2).float(),
+}
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("batch", [None, B], ids=["one size", "any batch"])
+@pytest.mark.parametrize("name", POOLS_OF)
+def test_pools_of_all_kinds(name, batch):
+    check_export(POOLS_OF[name], (tensor(4, 3, 9, 7),), None if batch is None else ({0: batch},))
+
+
+def test_gradients_of_pools():
+    def gradient(x):
+        x = x.clone().requires_grad_()
+        y = F.max_pool2d(x, 2, 1, 1, 3) + F.adaptive_avg_pool2d(x, F.max_pool2d(x, 2, 1, 1, 3).shape[2:])
+        return torch.autograd.grad(y.clamp(min=-9.0).sum(), x)[0]
+
+    check_export(gradient, (tensor(2, 3, 6, 7),))
+
+
 HEADS_OF = {
     "mask": (lambda q, m: F.scaled_dot_product_attention(q, q, q, m), (HEADS, torch.rand(8, 8) > 0.3)),
     "bias": (lambda q, m: F.scaled_dot_product_attention(q, q, q, m), (HEADS, tensor(8, 8))),

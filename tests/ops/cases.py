@@ -17,6 +17,7 @@ from dynagraph.ir.dtypes import DType, from_numpy
 from dynagraph.ir.external_calls import FunctionCall, Slot
 from dynagraph.ir.graph import Meta
 from dynagraph.ir.ops import OPS, Composite, Creation, Elementwise, Gather, Library, Op, Reduction, Scan, Scatter
+from dynagraph.ir.optable import pooling
 from dynagraph.ir.optable.convolution import places_of
 
 # made by the compiler alone, and lowered by name: tested with the passes
@@ -358,12 +359,54 @@ def convolution_cases(op: Op) -> Iterator[Case]:
         yield Case(op, [sample(op, dtype, s, k) for k, s in enumerate(shapes)], {**attrs, **more})
 
 
+# shapes, and of windows: kernels, strides, padding, dilation, how many there are
+POOLS: list[tuple[Any, ...]] = [
+    ((2, 3, 7), (2,), (2,), (0,), (1,), (3,)),
+    ((2, 3, 7), (2,), (2,), (1,), (1,), (4,)),
+    ((3, 6, 7), (3, 2), (2, 1), (1, 0), (1, 2), (3, 5)),
+    ((2, 5, 6, 7), (2, 3, 2), (1, 2, 3), (1, 1, 0), (2, 1, 1), (5, 3, 3)),  # the last ones reach beyond the array
+    ((4, 4), (1, 1), (1, 1), (0, 0), (1, 1), (4, 4)),
+    ((1, 2), (2,), (1,), (1,), (3,), (1,)),  # a window that is all border
+    ((0, 4, 4), (2, 2), (2, 2), (0, 0), (1, 1), (2, 2)),
+]
+ADAPTIVE: list[tuple[Any, ...]] = [
+    ((2, 3, 7), (3,)),
+    ((3, 5, 7), (3, 4)),
+    ((2, 4, 5, 6), (3, 5, 2)),
+    ((2, 5), (7,)),
+    ((0, 5), (3,)),
+]
+
+
+def pool_cases(op: Op) -> Iterator[Case]:
+    for dtype, special in itertools.product((dtypes.float32, dtypes.float64), (False, True)):
+        by_windows = [(shape, len(about[0]), dict(zip(("kernel", "stride", "padding", "dilation", "places"), about)))
+                      for shape, *about in POOLS]
+        by_number = [(shape, len(counts), {"counts": counts}) for shape, counts in ADAPTIVE]
+        if op.name in ("max_pool", "adaptive_max_pool"):
+            for (shape, _, attrs), result in itertools.product(by_windows if op.name == "max_pool" else by_number, (0, 1)):
+                yield Case(op, [sample(op, dtype, shape, special=special)], {**attrs, "result": result})
+        elif op.name == "max_pool_back":
+            for name, some in (("max_pool", by_windows), ("adaptive_max_pool", by_number)):
+                for shape, n, attrs in some:
+                    places = OPS[name].eager(np, sample(op, dtype, shape), **attrs, result=1)
+                    yield Case(op, [sample(op, dtype, places.shape, special=special), places], {"sizes": shape[len(shape) - n :]})
+        else:
+            size = "count" if op.name == "adaptive_mean" else "size"
+            for (shape, _, attrs), axis in itertools.product(by_number, (0, 1)):
+                if shape[axis]:
+                    yield Case(op, [sample(op, dtype, shape, special=special)], {"axis": axis, size: attrs["counts"][0]})
+
+
 def library_cases(op: Op) -> Iterator[Case]:
     if op.name in ("external_call", "effect_call"):
         yield from external_call_cases(op)
         return
     if op.name.startswith("conv"):
         yield from convolution_cases(op)
+        return
+    if op.name in pooling.ROUTINES:
+        yield from pool_cases(op)
         return
     for dtype in dtypes.ALL:
         for a, b in [

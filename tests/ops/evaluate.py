@@ -18,6 +18,8 @@ from dynagraph.ir.graph import Graph, Meta, Node
 from dynagraph.ir.interpreter import concrete, interpret
 from dynagraph.ir.ops import Composite, Creation, Elementwise, Gather, Library, Movement, Op, Reduction, Scan, Scatter
 from dynagraph.ir.passes.demand import index_of
+from dynagraph.ir.passes.legalize import ROUTINES
+from tests.ops.routines import run_routine
 
 
 def width(dtype: DType) -> int:
@@ -295,6 +297,10 @@ def _scatter(lowering: Scatter, operands: list[np.ndarray], metas: Any, attrs: A
 def _library(lowering: Library, operands: Any, metas: Any, attrs: Any, out: Meta, sizes: Any) -> np.ndarray:
     if lowering.routine == "external_call":
         return np.asarray(selected(attrs["call"].run(np, operands), attrs["result"]))
+    if lowering.routine in ROUTINES:
+        zeros = _empty(out, sizes)
+        zeros[...] = 0
+        return run_routine(lowering.routine, operands, attrs, zeros)
     return _matmul(operands, out, sizes)
 
 

@@ -6,6 +6,7 @@
 #include "../products/convolve.h"
 #include "../products/multiply.h"
 #include "../products/pool.h"
+#include "../products/rows.h"
 
 static PyObject *py_bind(PyObject *module, PyObject *args)
 {

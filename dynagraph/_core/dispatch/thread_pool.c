@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include "core.h"
 #include "../products/conv.h"
+#include "../products/pool.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -362,7 +363,8 @@ static void parallel(dg_range kernel, void *const *buffers, const int64_t *sizes
 
 dg_runtime dg_the_runtime = {.version = DG_RUNTIME_VERSION, .n_threads = 1, .parallel = parallel, .external_call = dg_external_call,
                              .run_turns = dg_run_turns,
-                             .take = dg_pool_take, .give = dg_pool_give, .multiply = dg_multiply_matrices, .convolve = dg_convolve};
+                             .take = dg_pool_take, .give = dg_pool_give, .multiply = dg_multiply_matrices, .convolve = dg_convolve,
+                             .pool = dg_pool};
 
 /* -- how many threads ------------------------------------------------------------------------------------------------------ */
 

@@ -37,7 +37,7 @@ typedef struct dg_phase {
     int64_t n_taps;
     const dg_tap *taps;
     const dg_epilogue *finish; /* or null */
-    int64_t *where; /* for maxima */
+    int64_t *where; /* for maxima, of which `out` or this is null where nobody wants it */
 } dg_phase;
 
 /* what there is for an instruction set, for float and double; 0, DG_NO_MEMORY or DG_STOPPED */

@@ -1,7 +1,8 @@
 /* Maxima of windows, and where they stood, for one dtype and instruction set: part of conv_template.h.
 
    First the greatest element of each row of a window, for all rows of an array, then the greatest of a window's rows.  `batch` is
-   the number of arrays of the last dimensions.  Of several equal elements the first is taken, of NaNs the last. */
+   the number of arrays of the last dimensions; where windows share out their rows, several small arrays are as one.  Of several
+   equal elements the first is taken, of NaNs the last. */
 #define MAXIMA NAME(maxima_work)
 #define HALF NAME(half_of_integers)
 #define WIDE NAME(wide_integers)
@@ -16,6 +17,7 @@ typedef struct {
     int64_t copy, between, results; /* elements in memory: a copied row, maxima of rows, results */
     int64_t own_size;
     T *own; /* of each thread */
+    int64_t arrays, plane, n; /* how many are as one; elements and results of one */
 } MAXIMA;
 
 /* where the windows at `place` have their first element within the array; -1: nowhere */
@@ -93,14 +95,17 @@ static void NAME(maxima_down)(const MAXIMA *w, const T *best, const INTEGER *whe
     }
 }
 
-static void NAME(widen)(const INTEGER *from, int64_t *to, int64_t n)
+/* places in an array, from those in several that are as one, where it begins at `base`; -1: nowhere */
+static void NAME(widen)(const INTEGER *from, INTEGER base, int64_t *to, int64_t n)
 {
     enum { STEP = sizeof(HALF) / sizeof(INTEGER) };
     int64_t k = 0;
-    for (; k + STEP <= n; k += STEP)
-        *(WIDE *)(to + k) = __builtin_convertvector(*(const HALF *)(from + k), WIDE);
+    for (; k + STEP <= n; k += STEP) {
+        const HALF at = *(const HALF *)(from + k);
+        *(WIDE *)(to + k) = __builtin_convertvector((at - base) | (at < 0), WIDE);
+    }
     for (; k < n; ++k)
-        to[k] = from[k];
+        to[k] = from[k] < 0 ? -1 : from[k] - base;
 }
 
 static void NAME(copy_row)(const MAXIMA *w, const T *row, T *copy)
@@ -116,7 +121,7 @@ static void NAME(run_maxima)(void *const *buffers, const int64_t *sizes, int64_t
 {
     const MAXIMA *w = buffers[0];
     const dg_phase *p = w->p;
-    const int64_t plane = dg_conv_volume(p->sizes), n = dg_conv_volume(p->counts);
+    const int64_t plane = w->arrays * w->plane, n = w->arrays * w->n;
     const int is_whole = w->length != p->counts[2];
     T *copy = w->own + thread * w->own_size, *best = copy + w->copy, *to = best + w->between;
     INTEGER *where = (INTEGER *)(to + w->results), *to_where = where + w->between, *first = to_where + w->results;
@@ -131,14 +136,18 @@ static void NAME(run_maxima)(void *const *buffers, const int64_t *sizes, int64_t
                                 where + row * w->length);
         }
         NAME(maxima_down)(w, best, where, to, to_where);
-        memcpy((T *)p->out + number * n, to, sizeof(T) * (size_t)n);
-        NAME(widen)(to_where, p->where + number * n, n);
+        if (p->out)
+            memcpy((T *)p->out + number * n, to, sizeof(T) * (size_t)n);
+        for (int64_t k = 0; p->where && k < w->arrays; ++k)
+            NAME(widen)(to_where + k * w->n, (INTEGER)(k * w->plane), p->where + number * n + k * w->n, w->n);
     }
 }
 
-static int NAME(maxima)(const dg_phase *p)
+/* Of so many arrays, which lie one after another, `arrays` at a time. */
+static int NAME(maxima_of)(const dg_phase *p, int64_t arrays)
 {
-    MAXIMA w = {.p = p, .across = 1, .rows = p->sizes[0] * p->sizes[1], .row = p->sizes[2], .length = p->counts[2]};
+    MAXIMA w = {.p = p, .arrays = arrays, .plane = dg_conv_volume(p->sizes) / arrays, .n = dg_conv_volume(p->counts) / arrays,
+                .across = 1, .rows = p->sizes[0] * p->sizes[1], .row = p->sizes[2], .length = p->counts[2]};
     const int64_t pace = p->pace[2];
     while (w.across < p->n_taps && p->taps[w.across].offset[2] > p->taps[w.across - 1].offset[2])
         ++w.across;
@@ -165,6 +174,36 @@ static int NAME(maxima)(const dg_phase *p)
     dg_conv_share(p, NAME(run_maxima), buffers, p->batch, touched * 0.2);
     p->rt->give(w.own);
     return dg_conv_status(p);
+}
+
+/* whether each row belongs to the windows of one row of results only, and none to the border */
+static int NAME(rows_are_shared_out)(const dg_phase *p)
+{
+    int is_so = p->sizes[0] == 1 && p->counts[0] == 1 && p->pace[1] * p->counts[1] == p->sizes[1];
+    for (int64_t t = 0; is_so && t < p->n_taps; ++t)
+        is_so = p->taps[t].offset[0] == 0 && p->taps[t].offset[1] >= 0 && p->taps[t].offset[1] < p->pace[1];
+    return is_so;
+}
+
+static int NAME(maxima)(const dg_phase *p)
+{
+    enum { TOGETHER = 1 << 11 }; /* elements: what is done at a time stays in the nearest cache */
+    const int64_t plane = dg_conv_volume(p->sizes), most = plane > 0 ? TOGETHER / plane : 0;
+    if (most < 2 || p->batch < 2 || !NAME(rows_are_shared_out)(p))
+        return NAME(maxima_of)(p, 1);
+    dg_phase several = *p;
+    int status = 0;
+    for (int64_t arrays = most < p->batch ? most : p->batch, done = 0; done < p->batch && !status; arrays = p->batch - done) {
+        several.batch = (p->batch - done) / arrays;
+        several.sizes[1] = p->sizes[1] * arrays;
+        several.counts[1] = p->counts[1] * arrays;
+        several.source = (const T *)p->source + done * plane;
+        several.out = p->out ? (T *)p->out + done * dg_conv_volume(p->counts) : NULL;
+        several.where = p->where ? p->where + done * dg_conv_volume(p->counts) : NULL;
+        status = NAME(maxima_of)(&several, arrays);
+        done += several.batch * arrays;
+    }
+    return status;
 }
 #undef MAXIMA
 #undef HALF

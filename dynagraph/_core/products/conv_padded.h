@@ -60,13 +60,33 @@ static void NAME(pad_row)(const PADDED *w, const T *from, T *to)
         }
 }
 
+/* an image of short rows: zeros, and the rows over them */
+static void NAME(pad_short_rows)(const PADDED *w, const T *from, T *to)
+{
+    const dg_phase *p = w->p;
+    int64_t within[DG_CONV_AXES];
+    for (int axis = 0; axis < DG_CONV_AXES; ++axis) {
+        const int64_t reached = w->sizes[axis] - w->low[axis];
+        within[axis] = reached < p->sizes[axis] ? reached : p->sizes[axis];
+    }
+    memset(to, 0, sizeof(T) * (size_t)(w->sizes[0] * w->sizes[1] * w->row));
+    for (int64_t z = 0; z < within[0]; ++z)
+        NAME(copy_rows)(to + ((z + w->low[0]) * w->sizes[1] + w->low[1]) * w->row + w->low[2], w->row,
+                        from + z * p->sizes[1] * p->sizes[2], p->sizes[2], within[1], within[2]);
+}
+
 static void NAME(pad_channels)(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread, dg_stop *stop)
 {
+    enum { SHORT = 2 * LANES };
     const PADDED *w = buffers[0];
     const dg_phase *p = w->p;
     for (int64_t channel = lo; channel < hi; ++channel) {
         const T *from = (const T *)p->source + channel * dg_conv_volume(p->sizes);
         T *to = w->images + channel * w->plane;
+        if (p->pace[2] == 1 && p->sizes[2] <= SHORT) {
+            NAME(pad_short_rows)(w, from, to);
+            continue;
+        }
         for (int64_t z = -w->low[0]; z < w->sizes[0] - w->low[0]; ++z)
             for (int64_t y = -w->low[1]; y < w->sizes[1] - w->low[1]; ++y, to += w->row) {
                 const int is_within = z >= 0 && z < p->sizes[0] && y >= 0 && y < p->sizes[1];

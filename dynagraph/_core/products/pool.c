@@ -1,200 +1,184 @@
-/* Maxima of windows of NumPy's arrays, with where they stood, and the way back: sums at such places. */
-#include "../dispatch/core.h"
+/* Pools on the thread pool: maxima and means of windows, with where maxima stood, and the ways back.  Sums are in the order of the
+   same in NumPy's operations. */
+#include <string.h>
+
 #include "conv.h"
 #include "pool.h"
 
-enum { KEEP_THE_GIL = 1 << 14, AXES = DG_CONV_AXES };
+enum { AXES = DG_CONV_AXES };
+
+typedef struct {
+    const dg_pooling *what;
+    const void *from;
+    const int64_t *at; /* places that are put */
+    void *to;       /* of maxima: or null */
+    int64_t *where; /* or null */
+} job;
 
 /* -- sums at places --------------------------------------------------------------------------------------------------------- */
 
-#define DEFINE_PUT(T, suffix)                                                                                                     \
-    static void put_##suffix(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread, dg_stop *stop)       \
-    {                                                                                                                             \
-        const dg_phase *p = buffers[0];                                                                                           \
-        const int64_t n = dg_conv_volume(p->counts), size = dg_conv_volume(p->sizes);                                             \
-        for (int64_t plane = lo; plane < hi; ++plane) {                                                                           \
-            const T *from = (const T *)p->source + plane * n;                                                                     \
-            const int64_t *where = p->where + plane * n;                                                                          \
-            T *to = (T *)p->out + plane * size;                                                                                   \
-            memset(to, 0, sizeof(T) * (size_t)size);                                                                              \
-            for (int64_t k = 0; k < n; ++k)                                                                                       \
-                to[where[k]] += from[k];                                                                                          \
-        }                                                                                                                         \
+/* what stood nowhere goes nowhere */
+#define DEFINE_PUT(T, suffix)                                                                                                    \
+    static void put_##suffix(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread, dg_stop *stop)      \
+    {                                                                                                                            \
+        const job *w = buffers[0];                                                                                               \
+        const int64_t n = dg_conv_volume(w->what->counts), size = dg_conv_volume(w->what->sizes);                                \
+        memset((T *)w->to + lo * size, 0, sizeof(T) * (size_t)((hi - lo) * size));                                               \
+        for (int64_t plane = lo; plane < hi; ++plane) {                                                                          \
+            const T *from = (const T *)w->from + plane * n;                                                                      \
+            const int64_t *at = w->at + plane * n;                                                                               \
+            T *to = (T *)w->to + plane * size;                                                                                   \
+            for (int64_t k = 0; k < n; ++k)                                                                                      \
+                if ((uint64_t)at[k] < (uint64_t)size)                                                                            \
+                    to[at[k]] += from[k];                                                                                        \
+        }                                                                                                                        \
     }
 DEFINE_PUT(float, f32)
 DEFINE_PUT(double, f64)
 
-static int are_within(const dg_phase *p)
-{
-    const int64_t n = p->batch * dg_conv_volume(p->counts), size = dg_conv_volume(p->sizes);
-    for (int64_t k = 0; k < n; ++k)
-        if (p->where[k] < 0 || p->where[k] >= size)
-            return 0;
-    return 1;
-}
+/* -- as many windows as are asked for: means along the middle axis of three ------------------------------------------------- */
 
-static int put_places(const dg_phase *p, int is_double)
-{
-    void *const buffers[] = {(void *)p};
-    dg_conv_share(p, is_double ? put_f64 : put_f32, buffers, p->batch, 2.0 * (double)dg_conv_volume(p->counts) +
-                                                                           0.1 * (double)dg_conv_volume(p->sizes));
-    return dg_conv_status(p);
-}
-
-/* -- arrays ----------------------------------------------------------------------------------------------------------------- */
-
-static const int32_t no_signals = 0;
-
-static int sizes_from(PyObject *given, int n, int64_t first, int64_t *to)
-{
-    if (PyTuple_GET_SIZE(given) != n) {
-        PyErr_Format(PyExc_ValueError, "max_pool: %R is not of %d dimensions", given, n);
-        return -1;
+#define DEFINE_MEANS(T, suffix)                                                                                                  \
+    static T sum_##suffix(const T *x, int64_t n) /* pairwise, as NumPy has it */                                                 \
+    {                                                                                                                            \
+        T parts[8], total = (T)-0.0;                                                                                             \
+        int64_t k = 0;                                                                                                           \
+        if (n > 128) {                                                                                                           \
+            const int64_t half = n / 2 - n / 2 % 8;                                                                              \
+            return sum_##suffix(x, half) + sum_##suffix(x + half, n - half);                                                     \
+        }                                                                                                                        \
+        if (n >= 8) {                                                                                                            \
+            memcpy(parts, x, sizeof parts);                                                                                      \
+            for (k = 8; k + 8 <= n; k += 8)                                                                                      \
+                for (int part = 0; part < 8; ++part)                                                                             \
+                    parts[part] += x[k + part];                                                                                  \
+            total = ((parts[0] + parts[1]) + (parts[2] + parts[3])) + ((parts[4] + parts[5]) + (parts[6] + parts[7]));           \
+        }                                                                                                                        \
+        for (; k < n; ++k)                                                                                                       \
+            total += x[k];                                                                                                       \
+        return total;                                                                                                            \
+    }                                                                                                                            \
+    static void means_##suffix(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread, dg_stop *stop)    \
+    {                                                                                                                            \
+        const job *w = buffers[0];                                                                                               \
+        const int64_t size = w->what->sizes[1], inner = w->what->sizes[2], count = w->what->counts[1];                           \
+        for (int64_t plane = lo; plane < hi; ++plane)                                                                            \
+            for (int64_t j = 0; j < count; ++j) {                                                                                \
+                const int64_t a = j * size / count, b = ((j + 1) * size + count - 1) / count;                                    \
+                const T *from = (const T *)w->from + plane * size * inner;                                                       \
+                T *to = (T *)w->to + (plane * count + j) * inner;                                                                \
+                if (inner == 1) {                                                                                                \
+                    *to = (sum_##suffix(from + a, b - a) + 0) / (T)(b - a);                                                      \
+                    continue;                                                                                                    \
+                }                                                                                                                \
+                memset(to, 0, sizeof(T) * (size_t)inner);                                                                        \
+                for (int64_t y = a; y < b; ++y)                                                                                  \
+                    for (int64_t c = 0; c < inner; ++c)                                                                          \
+                        to[c] += from[y * inner + c];                                                                            \
+                for (int64_t c = 0; c < inner; ++c)                                                                              \
+                    to[c] /= (T)(b - a);                                                                                         \
+            }                                                                                                                    \
+    }                                                                                                                            \
+    static void spread_##suffix(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread, dg_stop *stop)   \
+    {                                                                                                                            \
+        const job *w = buffers[0];                                                                                               \
+        const int64_t size = w->what->sizes[1], inner = w->what->sizes[2], count = w->what->counts[1];                           \
+        for (int64_t plane = lo; plane < hi; ++plane) {                                                                          \
+            T *to = (T *)w->to + plane * size * inner;                                                                           \
+            memset(to, 0, sizeof(T) * (size_t)(size * inner));                                                                   \
+            for (int64_t j = 0; j < count; ++j) {                                                                                \
+                const int64_t a = j * size / count, b = ((j + 1) * size + count - 1) / count;                                    \
+                const T *from = (const T *)w->from + (plane * count + j) * inner;                                                \
+                for (int64_t c = 0; c < inner; ++c) {                                                                            \
+                    const T share = from[c] / (T)(b - a);                                                                        \
+                    for (int64_t y = a; y < b; ++y)                                                                              \
+                        to[y * inner + c] += share;                                                                              \
+                }                                                                                                                \
+            }                                                                                                                    \
+        }                                                                                                                        \
     }
-    for (int axis = 0; axis < AXES; ++axis)
-        to[axis] = first;
-    for (int k = 0; k < n; ++k)
-        to[AXES - n + k] = PyLong_AsLongLong(PyTuple_GET_ITEM(given, k));
-    return PyErr_Occurred() ? -1 : 0;
-}
+DEFINE_MEANS(float, f32)
+DEFINE_MEANS(double, f64)
 
-static PyArrayObject *in_order(PyObject *given, int type)
-{
-    const int is_right = PyArray_Check(given) && (type < 0 || PyArray_TYPE((PyArrayObject *)given) == type);
-    if (!is_right) {
-        PyErr_Format(PyExc_TypeError, "max_pool: expected an array of another dtype");
-        return NULL;
+/* -- maxima of these, along all three axes ----------------------------------------------------------------------------------- */
+
+/* the first of several that are equal, but of NaNs the last */
+#define DEFINE_MAXIMA(T, suffix)                                                                                                 \
+    static void maxima_##suffix(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread, dg_stop *stop)   \
+    {                                                                                                                            \
+        const job *w = buffers[0];                                                                                               \
+        const int64_t *of = w->what->sizes, *counts = w->what->counts;                                                           \
+        const int64_t n = counts[0] * counts[1] * counts[2], size = of[0] * of[1] * of[2];                                       \
+        for (int64_t at = lo * n; at < hi * n; ++at) {                                                                           \
+            const T *from = (const T *)w->from + at / n * size;                                                                  \
+            int64_t number[] = {at % n / (counts[1] * counts[2]), at / counts[2] % counts[1], at % counts[2]};                   \
+            int64_t first[3], end[3];                                                                                            \
+            for (int k = 0; k < 3; ++k) {                                                                                        \
+                first[k] = number[k] * of[k] / counts[k];                                                                        \
+                end[k] = ((number[k] + 1) * of[k] + counts[k] - 1) / counts[k];                                                  \
+            }                                                                                                                    \
+            int64_t where = (first[0] * of[1] + first[1]) * of[2] + first[2];                                                    \
+            T best = from[where];                                                                                                \
+            for (int64_t z = first[0]; z < end[0]; ++z)                                                                          \
+                for (int64_t y = first[1]; y < end[1]; ++y) {                                                                    \
+                    const int64_t row = (z * of[1] + y) * of[2];                                                                 \
+                    for (int64_t c = row + first[2]; c < row + end[2]; ++c)                                                      \
+                        if (from[c] > best || from[c] != from[c]) {                                                              \
+                            best = from[c];                                                                                      \
+                            where = c;                                                                                           \
+                        }                                                                                                        \
+                }                                                                                                                \
+            if (w->to)                                                                                                           \
+                ((T *)w->to)[at] = best;                                                                                         \
+            if (w->where)                                                                                                        \
+                w->where[at] = where;                                                                                            \
+        }                                                                                                                        \
     }
-    return (PyArrayObject *)PyArray_FromArray((PyArrayObject *)given, NULL, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_NOTSWAPPED);
-}
+DEFINE_MAXIMA(float, f32)
+DEFINE_MAXIMA(double, f64)
 
-/* the sizes of the last n dimensions, and how many arrays of these there are */
-static int64_t planes_of(PyArrayObject *array, int n, int64_t *sizes)
-{
-    int64_t planes = 1;
-    for (int axis = 0; axis < AXES; ++axis)
-        sizes[axis] = 1;
-    for (int k = 0; k < PyArray_NDIM(array); ++k)
-        if (k < PyArray_NDIM(array) - n)
-            planes *= PyArray_DIM(array, k);
-        else
-            sizes[AXES - PyArray_NDIM(array) + k] = PyArray_DIM(array, k);
-    return planes;
-}
+/* -- windows of one size ----------------------------------------------------------------------------------------------------- */
 
-static PyObject *new_like(PyArrayObject *array, PyArray_Descr *descr, int n, const int64_t *sizes)
+static int maxima_of_windows(const dg_runtime *rt, const job *w, dg_stop *stop)
 {
-    npy_intp shape[NPY_MAXDIMS];
-    const int ndim = PyArray_NDIM(array);
-    npy_intp count = 1;
-    for (int k = 0; k < ndim; ++k)
-        count *= shape[k] = k < ndim - n ? PyArray_DIM(array, k) : (npy_intp)sizes[AXES - ndim + k];
-    return dg_new_array(descr, ndim, shape, (size_t)(count * PyDataType_ELSIZE(descr)));
-}
-
-/* the elements of windows; null: no memory */
-static dg_tap *taps_of(dg_phase *p, const int64_t *kernel, const int64_t *dilation, const int64_t *before)
-{
-    p->n_taps = dg_conv_volume(kernel);
-    dg_tap *taps = PyMem_Malloc(sizeof *taps * (size_t)p->n_taps + 1);
+    const dg_pooling *what = w->what;
+    const int64_t *kernel = what->kernel;
+    dg_phase p = {.rt = rt, .stop = stop, .source = w->from, .out = w->to, .where = w->where, .groups = 1, .batch = what->batch,
+                  .n_taps = dg_conv_volume(kernel)};
+    memcpy(p.sizes, what->sizes, sizeof p.sizes);
+    memcpy(p.counts, what->counts, sizeof p.counts);
+    memcpy(p.pace, what->stride, sizeof p.pace);
+    dg_tap *taps = rt->take(sizeof *taps * (size_t)p.n_taps);
     if (!taps)
-        return (dg_tap *)PyErr_NoMemory();
-    for (int64_t t = 0; t < p->n_taps; ++t) {
+        return DG_NO_MEMORY;
+    for (int64_t t = 0; t < p.n_taps; ++t) {
         const int64_t at[AXES] = {t / kernel[2] / kernel[1], t / kernel[2] % kernel[1], t % kernel[2]};
         for (int axis = 0; axis < AXES; ++axis)
-            taps[t].offset[axis] = at[axis] * dilation[axis] - before[axis];
+            taps[t].offset[axis] = at[axis] * what->dilation[axis] - what->before[axis];
         taps[t].weight = t;
     }
-    return taps;
-}
-
-static int run(int (*code)(const dg_phase *phase), const dg_phase *p)
-{
-    PyThreadState *state = p->batch * dg_conv_volume(p->counts) * p->n_taps > KEEP_THE_GIL ? PyEval_SaveThread() : NULL;
-    int status = code(p);
-    if (state)
-        PyEval_RestoreThread(state);
-    if (status)
-        PyErr_NoMemory();
+    p.taps = taps;
+    const int status = dg_conv_code_named(NULL)->maxima[what->is_double](&p);
+    rt->give(taps);
     return status;
 }
 
-PyObject *dg_max_pool(PyObject *module, PyObject *args)
+int dg_pool(const dg_runtime *rt, const dg_pooling *what, const void *a, const int64_t *b, void *to, int64_t *where, dg_stop *stop)
 {
-    PyObject *given, *kernel, *stride, *padding, *dilation, *places, *values = NULL, *where = NULL, *both = NULL;
-    dg_stop stop = {.signals = &no_signals};
-    dg_phase p = {.rt = &dg_the_runtime, .stop = &stop, .groups = 1};
-    int64_t of_kernel[AXES], gaps[AXES], before[AXES];
-    if (!PyArg_ParseTuple(args, "O!O!O!O!O!O!:max_pool", &PyArray_Type, &given, &PyTuple_Type, &kernel, &PyTuple_Type, &stride,
-                          &PyTuple_Type, &padding, &PyTuple_Type, &dilation, &PyTuple_Type, &places))
-        return NULL;
-    const int n = (int)PyTuple_GET_SIZE(kernel), type = PyArray_TYPE((PyArrayObject *)given);
-    if ((type != NPY_FLOAT && type != NPY_DOUBLE) || n < 1 || n > AXES || PyArray_NDIM((PyArrayObject *)given) < n)
-        return PyErr_Format(PyExc_ValueError, "max_pool: %d dimensions of %R", n, PyArray_DESCR((PyArrayObject *)given));
-    if (sizes_from(kernel, n, 1, of_kernel) < 0 || sizes_from(stride, n, 1, p.pace) < 0 || sizes_from(padding, n, 0,
-        before) < 0 ||
-        sizes_from(dilation, n, 1, gaps) < 0 || sizes_from(places, n, 1, p.counts) < 0)
-        return NULL;
-    if (of_kernel[0] < 1 || of_kernel[1] < 1 || of_kernel[2] < 1)
-        return PyErr_Format(PyExc_ValueError, "max_pool: windows of %R", kernel);
-    PyArrayObject *x = in_order(given, type);
-    PyArray_Descr *int64 = x ? PyArray_DescrFromType(NPY_INT64) : NULL;
-    dg_tap *taps = int64 ? taps_of(&p, of_kernel, gaps, before) : NULL;
-    if (taps) {
-        p.batch = planes_of(x, n, p.sizes);
-        if (type == NPY_FLOAT && dg_conv_volume(p.sizes) > INT32_MAX)
-            PyErr_Format(PyExc_ValueError, "max_pool: too large an array");
-        else
-            values = new_like(x, PyArray_DESCR(x), n, p.counts);
-        where = values ? new_like(x, int64, n, p.counts) : NULL;
-    }
-    if (where) {
-        p.taps = taps;
-        p.source = PyArray_DATA(x);
-        p.out = PyArray_DATA((PyArrayObject *)values);
-        p.where = PyArray_DATA((PyArrayObject *)where);
-        both = run(dg_conv_code_named(NULL)->maxima[type == NPY_DOUBLE], &p) == 0 ? PyTuple_Pack(2, values, where) : NULL;
-    }
-    PyMem_Free(taps);
-    Py_XDECREF(values);
-    Py_XDECREF(where);
-    Py_XDECREF(int64);
-    Py_XDECREF(x);
-    return both;
-}
-
-static int put_f32_places(const dg_phase *p) { return put_places(p, 0); }
-static int put_f64_places(const dg_phase *p) { return put_places(p, 1); }
-
-PyObject *dg_put_places(PyObject *module, PyObject *args)
-{
-    PyObject *given, *given_places, *sizes, *out = NULL;
-    dg_stop stop = {.signals = &no_signals};
-    dg_phase p = {.rt = &dg_the_runtime, .stop = &stop, .n_taps = 1};
-    if (!PyArg_ParseTuple(args, "O!O!O!:put_places", &PyArray_Type, &given, &PyArray_Type, &given_places, &PyTuple_Type, &sizes))
-        return NULL;
-    const int n = (int)PyTuple_GET_SIZE(sizes), type = PyArray_TYPE((PyArrayObject *)given);
-    if ((type != NPY_FLOAT && type != NPY_DOUBLE) || n < 1 || n > AXES || PyArray_NDIM((PyArrayObject *)given) < n ||
-        !PyArray_SAMESHAPE((PyArrayObject *)given, (PyArrayObject *)given_places))
-        return PyErr_Format(PyExc_ValueError, "put_places: %d dimensions of %R", n, PyArray_DESCR((PyArrayObject *)given));
-    if (sizes_from(sizes, n, 1, p.sizes) < 0)
-        return NULL;
-    PyArrayObject *g = in_order(given, type), *where = g ? in_order(given_places, NPY_INT64) : NULL;
-    if (where) {
-        p.batch = planes_of(g, n, p.counts);
-        p.source = PyArray_DATA(g);
-        p.where = PyArray_DATA(where);
-        if (are_within(&p))
-            out = new_like(g, PyArray_DESCR(g), n, p.sizes);
-        else
-            PyErr_Format(PyExc_IndexError, "put_places: a place beyond the array");
-    }
-    if (out) {
-        p.out = PyArray_DATA((PyArrayObject *)out);
-        if (run(type == NPY_FLOAT ? put_f32_places : put_f64_places, &p) != 0)
-            Py_CLEAR(out);
-    }
-    Py_XDECREF(g);
-    Py_XDECREF(where);
-    return out;
+    job w = {what, a, b, to, where};
+    if (what->which == DG_MAX_POOL)
+        return maxima_of_windows(rt, &w, stop);
+    static const dg_range kernels[][2] = {
+        [DG_PUT_PLACES] = {put_f32, put_f64},       [DG_ADAPTIVE_MAXIMA] = {maxima_f32, maxima_f64},
+        [DG_ADAPTIVE_MEANS] = {means_f32, means_f64}, [DG_ADAPTIVE_MEANS_BACK] = {spread_f32, spread_f64},
+    };
+    static const double of_an_element[] = {[DG_PUT_PLACES] = 0.1, 1.5, 1.5, 1.5}, of_a_result[] = {[DG_PUT_PLACES] = 2.0, 10.0, 1.5, 1.5};
+    const double size = (double)dg_conv_volume(what->sizes);
+    const int64_t *counts = what->counts;
+    const double n = (double)(what->which < DG_ADAPTIVE_MEANS ? dg_conv_volume(counts) : counts[1] * what->sizes[2]);
+    void *const buffers[] = {&w};
+    if (what->batch > 0)
+        dg_share(rt, stop, kernels[what->which][what->is_double], buffers, what->batch,
+                 of_an_element[what->which] * size + of_a_result[what->which] * n);
+    return stop->stopped ? DG_STOPPED : 0;
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dynagraph.backends.c.program import Program
 from dynagraph.ir import dtypes
 from dynagraph.ir.loops import Kernel, LibraryCall, Operand
 from dynagraph.ir.optable.convolution import MOST_DIMENSIONS, ROUTINES
-from dynagraph.ir.shapes import Shape, expr_of
+from dynagraph.ir.shapes import Dim, expr_of
 
 
 def print_convolution(p: Program, call: LibraryCall, stop: str) -> None:
@@ -18,8 +20,8 @@ def print_convolution(p: Program, call: LibraryCall, stop: str) -> None:
     if call.then is not None:
         print_epilogue(p, call.then)
         then = "&then"
-    operands = ", ".join(_address(p, o) for o in (a, b))
-    p.out.line(f"const int status = rt->convolve(rt, &about, {operands}, 0, {_address(p, out)}, {then}, {stop});")
+    operands = ", ".join(address(p, o) for o in (a, b))
+    p.out.line(f"const int status = rt->convolve(rt, &about, {operands}, 0, {address(p, out)}, {then}, {stop});")
 
 
 def print_epilogue(p: Program, kernel: Kernel) -> None:
@@ -27,7 +29,8 @@ def print_epilogue(p: Program, kernel: Kernel) -> None:
     p.out.line(f"const dg_epilogue then = {{{kernel.name}, buffers, sizes}};")
 
 
-def _address(p: Program, operand: Operand) -> str:
+def address(p: Program, operand: Operand) -> str:
+    """Where an operand begins."""
     return f"({operand.dtype.ctype} *){p.address(p.program.buffers[operand.buffer])} + {p.c.integer(operand.offset)}"
 
 
@@ -41,12 +44,13 @@ def _description(p: Program, call: LibraryCall) -> list[str]:
     fields = [str(which), str(int(call.out.dtype is dtypes.float64)), *(p.c.integer(expr_of(n)) for n in numbers)]
     before = tuple(pair[0] for pair in call.attrs["padding"])
     sizes = (arrays[images][2:], arrays[filters][2:], arrays[results][2:], call.attrs["stride"], call.attrs["dilation"])
-    return [*fields, *(_sizes(p, of_one, 1) for of_one in sizes), _sizes(p, before, 0)]
+    return [*fields, *(print_sizes(p, of_one, 1) for of_one in sizes), print_sizes(p, before, 0)]
 
 
-def _sizes(p: Program, sizes: Shape, first: int) -> str:
+def print_sizes(p: Program, sizes: Sequence[Dim], first: int) -> str:
+    """Sizes of three dimensions; of fewer the first ones are `first`."""
     padded = (first,) * (MOST_DIMENSIONS - len(sizes)) + tuple(sizes)
     return "{" + ", ".join(p.c.integer(expr_of(n)) for n in padded) + "}"
 
 
-__all__ = ["print_convolution", "print_epilogue"]
+__all__ = ["address", "print_convolution", "print_epilogue", "print_sizes"]

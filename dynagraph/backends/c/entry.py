@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dynagraph.backends.c.convolutions import print_convolution, print_epilogue
 from dynagraph.backends.c.costs import inner_extent, kernel_cost, launch_size
 from dynagraph.backends.c.merge_functions import Call
+from dynagraph.backends.c.pools import print_pool
 from dynagraph.backends.c.program import Program
 from dynagraph.backends.toolchain import FUNCTIONS
 from dynagraph.driver import deadline
 from dynagraph.ir import dtypes
 from dynagraph.ir.intexpr import IntExpr
-from dynagraph.ir.loops import ExternalCall, Kernel, LibraryCall, Operand, Step, stored_buffers
+from dynagraph.ir.loops import ExternalCall, Kernel, LibraryCall, Operand, RoutineCall, Step, stored_buffers
 from dynagraph.ir.optable.convolution import ROUTINES
 from dynagraph.ir.passes.finish import is_own_product
 from dynagraph.ir.passes.memory_plan import step_buffers
@@ -56,6 +57,8 @@ class EntryPrinter:
                     self._launch(step)
             elif isinstance(step, ExternalCall):
                 self._external_call(step)
+            elif isinstance(step, RoutineCall):
+                self._routine(step)
             elif is_own_product(step):
                 self._own_product(step)
             else:
@@ -187,6 +190,15 @@ class EntryPrinter:
         self._stop()
         self.out.open("")
         print_convolution(self.p, call, "stop" if self.may_stop else "&dg_never")
+        self.out.line("if (status)")
+        self.out.line("    return status;")
+        self.out.close()
+
+    def _routine(self, step: RoutineCall) -> None:
+        self.out.line(f"/* {step.comment} */")
+        self._stop()
+        self.out.open("")
+        print_pool(self.p, step, "stop" if self.may_stop else "&dg_never")
         self.out.line("if (status)")
         self.out.line("    return status;")
         self.out.close()

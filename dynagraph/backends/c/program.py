@@ -6,7 +6,7 @@ from dynagraph.backends.c.merge_functions import share
 from dynagraph.backends.c.reductions import lane_plan
 from dynagraph.backends.cstyle import CStyle, Writer
 from dynagraph.backends.toolchain import LEAST_FUNCTIONS
-from dynagraph.ir.loops import Buffer, ExternalCall, Kernel, LibraryCall, LoopProgram, indices
+from dynagraph.ir.loops import Buffer, Kernel, LibraryCall, LoopProgram, indices
 from dynagraph.ir.shapes import expr_of
 
 
@@ -51,7 +51,7 @@ def _size_symbols(program: LoopProgram) -> set[str]:
             for index in indices(step.body):
                 found |= {s.name for s in index.symbols()}
         else:  # a batch of no matrices has buffers without symbols in their sizes
-            for operand in (*step.operands, *(step.outs if isinstance(step, ExternalCall) else (step.out,))):
+            for operand in (*step.operands, *((step.out,) if isinstance(step, LibraryCall) else step.outs)):
                 for size in (*operand.shape, *operand.strides, operand.offset):
                     found |= {s.name for s in expr_of(size).symbols()}
             if isinstance(step, LibraryCall) and step.then is not None:

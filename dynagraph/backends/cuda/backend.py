@@ -28,7 +28,7 @@ from dynagraph.ir.passes.split_scans import Parts, split_scans
 # A hundred processors want several blocks each: rows and columns of fewer than this are reduced in two stages.
 PROCESSORS = Target(
     rows=256, long=32768, block=8192, blocks=4096, columns=32, units=256, column_parts=64, has_half_products=True,
-    has_convolutions=False, in_order=False,
+    has_routines=False, in_order=False,
 )  # fmt: skip
 
 SCANS = Parts(rows=256, length=8192)

@@ -16,7 +16,7 @@ from dynagraph.backends.cuda.rows import RowsPrinter
 from dynagraph.backends.cuda.scans import ColumnsPrinter, ScanPrinter, SerialScanPrinter
 from dynagraph.backends.cuda.scatters import OrderedPrinter, OwnedPrinter, SortPrinter
 from dynagraph.backends.cuda.schedule import Columns, Map, Ordered, Owned, ParallelScan, Rows, SerialScan, Sorting, Tiled, schedule
-from dynagraph.ir.loops import ExternalCall, Kernel, LibraryCall, LoopProgram
+from dynagraph.ir.loops import ExternalCall, Kernel, LibraryCall, LoopProgram, RoutineCall
 
 MOST_BLOCKS = 1 << 22  # of a grid: what is more than this many blocks' is done in turns
 PRINTERS: Mapping[type, type[KernelPrinter[Any]]] = {
@@ -55,6 +55,7 @@ def print_program(program: LoopProgram, variant: Variant = USUAL) -> CudaSource:
             steps.append(printer.run())
             functions |= printer.c.used_functions
         else:
+            assert not isinstance(step, RoutineCall)  # legalize refuses them
             steps.append(step)
     return CudaSource(str(out), frozenset(functions), tuple(steps))
 

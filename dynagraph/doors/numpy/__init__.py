@@ -30,6 +30,7 @@ from dynagraph.doors.numpy import (  # noqa: F401  (importing the families fills
     movement,
     operators,
     places,
+    pooling,
     products,
     recurrent,
     reductions,

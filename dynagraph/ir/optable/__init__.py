@@ -11,10 +11,11 @@ from dynagraph.ir.optable import (
     joining,
     linalg,
     movement,
+    pooling,
     reductions,
 )
 
 __all__ = [
     "OPS", "blocked", "convolution", "creation", "elementwise", "external_calls", "indexing", "joining", "linalg", "movement",
-    "reductions",
+    "pooling", "reductions",
 ]  # fmt: skip

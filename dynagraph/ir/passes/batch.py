@@ -21,6 +21,7 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.external_calls import FunctionCall, Slot, function_of
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import OPS, Composite, Elementwise, Gather, Library, Movement, Reduction, Scan, Scatter
+from dynagraph.ir.optable import pooling
 from dynagraph.ir.passes.decompose import expansion
 from dynagraph.ir.shapes import Dim, Shape, SymInt, numel, same_dim, same_shape
 from dynagraph.ir.terms import Term
@@ -267,6 +268,13 @@ def _convolved_for_filters(b: _Batch, node: Node) -> Term:
     return found.reshape((b.n, *node.shape))
 
 
+def _pooled(b: _Batch, node: Node) -> Term:
+    """Boxes of all items are boxes."""
+    first, *others = map(b.whole, node.args)
+    axis = {"axis": node.attrs["axis"] + 1} if "axis" in node.attrs else {}
+    return first.call(node.op.name, *others, **{**node.attrs, **axis})  # type: ignore[no-any-return]
+
+
 def _beside(b: _Batch, images: Node) -> Term:
     """The channels of all items side by side."""
     x = _move_axis(b.whole(images), 0, 1)
@@ -398,7 +406,7 @@ _CALLS: dict[str, Callable[[_Batch, Node], Term | None]] = {
 
 _ROUTINES: dict[str, _Rule] = {
     "matmul": _multiplied, "external_call": _external_call, "conv": _convolved, "conv_input": _convolved,
-    "conv_weight": _convolved_for_filters,
+    "conv_weight": _convolved_for_filters, **dict.fromkeys(pooling.ROUTINES, _pooled),
 }  # fmt: skip
 
 _RULES: dict[type, _Rule] = {  # but of Creation, which depends on nothing

@@ -15,7 +15,7 @@ from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import EXTREMES, Creation, Elementwise, Gather, Index, Library, Movement, Reduction, Scan, strided_of, view_of
 from dynagraph.ir.passes.demand import ZERO, gather_base, index_of, kept_shape, operand_indices, reduced_shape, reduction_operands
 from dynagraph.ir.passes.inplace import BufferReuse
-from dynagraph.ir.rewrite import attribute_key
+from dynagraph.ir.rewrite import call_key
 from dynagraph.ir.shapes import Shape, contiguous_strides, hint_numel, hint_of, same_dim, same_shape
 
 RECOMPUTE_COST = 8.0  # an inlined value dearer than this (in additions) is computed once where several kernels want it
@@ -193,7 +193,7 @@ class _Fuser:
     def _place_from(self, node: Node, sources: frozenset[Node], earliest: int) -> None:
         lowering = node.op.lowering
         group = self._own_group(node)
-        if (node.is_op("external_call") and self._join_call(node)) or (node.is_op("block_reduce") and self._join_blocks(node)):
+        if self._join_call(node) or (node.is_op("block_reduce") and self._join_blocks(node)):
             return
         if group.joinable and not isinstance(lowering, (Library, Scan)):
             for position in sorted(self._sharing(node, sources), reverse=True):
@@ -211,10 +211,12 @@ class _Fuser:
 
     def _join_call(self, node: Node) -> bool:
         """Several results of one call are one step."""
-        key = attribute_key(node.attrs["call"])
+        key = call_key(node)
+        if key is None:
+            return False
         for position, group in enumerate(self.groups):
             first = group.members[0]
-            if first.is_op("external_call") and first.args == node.args and attribute_key(first.attrs["call"]) == key:
+            if first.args == node.args and call_key(first) == key:
                 group.members.append(node)
                 self.group_of[node] = position
                 return True

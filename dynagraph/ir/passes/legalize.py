@@ -12,12 +12,13 @@ from dynagraph.errors import GraphError
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import EXTREMES, OPS, Library, Reduction, Walk
-from dynagraph.ir.optable.convolution import ROUTINES
+from dynagraph.ir.optable import convolution, pooling
 from dynagraph.ir.passes.fuse import operand_strided, takes_layout
 from dynagraph.ir.shapes import Dim, Shape, hint_numel, hint_of, numel, same_dim
 
 LAST_POSITION = 2**63 - 1
 PARTS = 32  # of a long sum, at most
+ROUTINES = (*convolution.ROUTINES, *pooling.ROUTINES)
 
 
 @dataclass(frozen=True)
@@ -32,13 +33,13 @@ class Target:
     units: int  # a column reduction with fewer of these than this
     column_parts: int  # ... is split into so many blocks of rows
     has_half_products: bool  # products of halves, which are summed in float32
-    has_convolutions: bool  # placement keeps them away from targets that have none
+    has_routines: bool  # convolutions and pools: placement keeps them away from targets that have none
     in_order: bool  # reductions are in order where that tells: positions; sums and products in NumPy's order
 
 
 CORES = Target(
     rows=16, long=32768, block=4096, blocks=32, columns=512, units=8, column_parts=32, has_half_products=False,
-    has_convolutions=True, in_order=True,
+    has_routines=True, in_order=True,
 )  # fmt: skip
 
 
@@ -57,8 +58,8 @@ def legalize(graph: Graph, target: Target = CORES) -> Graph:
             else:
                 _expand_matmul(graph, node)
         elif isinstance(node.op.lowering, Library) and node.op.lowering.routine in ROUTINES:
-            if not target.has_convolutions:
-                raise GraphError(f"{node.name}: this device has no kernels for convolutions")
+            if not target.has_routines:
+                raise GraphError(f"{node.name}: this device has no kernels for convolutions and pools")
             _copy_operands(graph, node)
         elif isinstance(node.op.lowering, Reduction):
             if node.is_op("sum_where"):

@@ -7,8 +7,9 @@ from itertools import pairwise
 
 from dynagraph.ir.graph import Node
 from dynagraph.ir.intexpr import IntExpr
-from dynagraph.ir.loops import ExternalCall, LibraryCall, Operand, Step
+from dynagraph.ir.loops import ExternalCall, LibraryCall, Operand, RoutineCall, Step
 from dynagraph.ir.ops import Library
+from dynagraph.ir.optable import pooling
 from dynagraph.ir.optable.convolution import ROUTINES, operations
 from dynagraph.ir.passes.buffers import Buffers
 from dynagraph.ir.passes.fuse import FusionPlan, Group, operand_strided
@@ -24,20 +25,24 @@ def library_step(group: Group, plan: FusionPlan, buffers: Buffers) -> Step:
     assert isinstance(first.op.lowering, Library)
     operands = tuple(_operand(first, arg, buffers) for arg in first.args)
     comment = first.name + (f"  ({first.location})" if first.location else "")
-    if first.op.lowering.routine == "external_call":
+    routine = first.op.lowering.routine
+    if routine == "external_call" or routine in pooling.ROUTINES:
         wanted = [m for m in group.members if m in plan.stored]
         outs = tuple(_result(m, buffers) for m in wanted)
-        results = tuple(m.attrs["result"] for m in wanted)
+        results = tuple(m.attrs.get("result") for m in wanted)
+        if routine in pooling.ROUTINES:
+            touched = sum(hint_numel(o.shape) for o in (*operands, *outs)) * 1.0
+            return RoutineCall(routine, results, outs, operands, first.attrs, comment, touched)
         return ExternalCall(first.attrs["call"], results, outs, operands, comment, EXTERNAL_CALL_COST, first.has_effect)
-    if first.op.lowering.routine in ROUTINES:
+    if routine in ROUTINES:
         attrs = {name: first.attrs[name] for name in ("stride", "padding", "dilation", "groups")}
         cost = operations(first) / GEMM_FLOPS_PER_NANOSECOND
-        return LibraryCall(first.op.lowering.routine, _result(first, buffers), operands, comment, cost, attrs=attrs)
+        return LibraryCall(routine, _result(first, buffers), operands, comment, cost, attrs=attrs)
     depth: Dim = first.args[0].shape[-1]
     flops = 2.0 * hint_numel(first.shape) * hint_of(depth)
     out, operands = _without_batch(_result(first, buffers), *operands)
     cost, own = flops / GEMM_FLOPS_PER_NANOSECOND, first.op.lowering.own
-    return LibraryCall(first.op.lowering.routine, out, operands, comment, cost, own=own)
+    return LibraryCall(routine, out, operands, comment, cost, own=own)
 
 
 def _without_batch(out: Operand, left: Operand, right: Operand) -> tuple[Operand, tuple[Operand, Operand]]:

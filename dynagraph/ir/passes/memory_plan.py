@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from dynagraph.driver import deadline
 from dynagraph.ir.intexpr import IntExpr
-from dynagraph.ir.loops import Buffer, ExternalCall, LibraryCall, LoopProgram, Step, loaded_buffers, stored_buffers
+from dynagraph.ir.loops import Buffer, ExternalCall, LibraryCall, LoopProgram, RoutineCall, Step, loaded_buffers, stored_buffers
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
@@ -45,7 +45,7 @@ def step_buffers(step: Step) -> tuple[set[str], set[str]]:
         if step.then is not None:
             reads, writes = reads | loaded_buffers(step.then.body), writes | stored_buffers(step.then.body)
         return reads, writes
-    if isinstance(step, ExternalCall):
+    if isinstance(step, (ExternalCall, RoutineCall)):
         return {o.buffer for o in step.operands}, {o.buffer for o in step.outs}
     return loaded_buffers(step.body), stored_buffers(step.body)
 

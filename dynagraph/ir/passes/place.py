@@ -15,7 +15,7 @@ from dynagraph.ir.ops import Elementwise, Movement, Reduction, view_of
 from dynagraph.ir.passes.estimate import can_run, is_made_in_place, seconds_on
 from dynagraph.ir.passes.labeling import EXACT_ITEMS, Problem, Value, assign, crossings
 from dynagraph.ir.placement import Copy, PlacedGroup, Placement
-from dynagraph.ir.rewrite import attribute_key
+from dynagraph.ir.rewrite import call_key
 
 UNIT = 1e-12  # seconds: costs are compared in whole picoseconds
 SPLIT_BYTES = 1 << 18  # what a link carries in the time of its latency: a group is not cut to save less
@@ -84,9 +84,9 @@ def grouped(graph: Graph, fixed: Mapping[Node, str], apart: frozenset[Node] = fr
     nodes = [node for node in graph.nodes if node.kind != "placeholder" and node.kind != "output" and node not in apart]
     position = {node: k for k, node in enumerate(nodes)}
     for node in nodes:
-        if node.is_op("external_call"):
-            key = (node.args, attribute_key(node.attrs["call"]), fixed.get(node))
-            calls.setdefault(key, []).append(node)
+        key = call_key(node)
+        if key is not None:
+            calls.setdefault((node.args, key, fixed.get(node)), []).append(node)
     for same in calls.values():
         groups.append((position[same[0]], same))
         group.update(dict.fromkeys(same, same))

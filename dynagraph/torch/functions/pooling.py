@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph._core._dispatch import adaptive_maxima, adaptive_means, adaptive_means_back, max_pool, put_places
-from dynagraph.markers import is_compiling
+from dynagraph.ir.optable.pooling import adaptive_max_pool, adaptive_mean, adaptive_mean_back, max_pool, max_pool_back
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import in_c_order, library_of_array, put_beside, ufunc_at
 from dynagraph.torch.core.primitives import PRIMITIVES, define
@@ -69,16 +68,14 @@ def _ends(shape: Sizes, kernel: Sizes, stride: Sizes, dilation: Sizes, padding: 
 
 
 def _has_kernels(x: Any) -> bool:
-    """Captures follow NumPy's functions, which kernels fuse with what is around them."""
-    is_float = not is_compiling() and type(x) is np.ndarray and x.dtype.kind == "f" and x.dtype.itemsize in (4, 8)
-    return is_float and x.size < 2**31  # places are counted in vectors of 32-bit integers
+    return type(x) is np.ndarray and x.dtype.kind == "f" and x.dtype.itemsize in (4, 8)
 
 
 def _max_pool(x: Any, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, places: Sizes) -> tuple[Any, Any]:
-    if _has_kernels(x):
-        return max_pool(x, kernel, stride, padding, dilation, places)
     n = len(kernel)
     shape = x.shape[x.ndim - n :]
+    if _has_kernels(x) and math.prod(shape) < 2**31:  # places are counted in vectors of 32-bit integers
+        return max_pool(x, kernel, stride, padding, dilation, places)
     border = _ends(shape, kernel, stride, dilation, padding, places)
     values, where = padded(x, border, _lowest(x.dtype)), padded(put_beside(_places(shape), x), border, -1)
     for k in reversed(range(n)):
@@ -103,8 +100,7 @@ def _adaptive_max_pool(x: Any, places: Sizes) -> tuple[Any, Any]:
     n = len(places)
     shape = x.shape[x.ndim - n :]
     if _has_kernels(x) and x.size and all(places):
-        flat = (1,) * (3 - n)
-        return tuple(a.reshape(*x.shape[: x.ndim - n], *places) for a in adaptive_maxima(x, (*flat, *shape), (*flat, *places)))
+        return adaptive_max_pool(x, places)
     values, where, computed = x, put_beside(_places(shape), x), False
     for k in reversed(range(n)):
         starts, ends = _adaptive_bounds(shape[k], places[k])
@@ -150,22 +146,25 @@ def _fractional_max_pool(x: Any, samples: Any, kernel: Sizes, places: Sizes) -> 
 
 
 def _put_places(g: Any, places: Any, shape: Sizes, count: int) -> Any:
-    """Added up at places among the last dimensions, which are counted as one."""
+    """Added up at places among the last dimensions, which are counted as one; what stood nowhere (-1) goes nowhere."""
     if _has_kernels(g):
-        return put_places(g, places, shape[len(shape) - count :])
+        return max_pool_back(g, places, shape[len(shape) - count :])
     front = shape[: len(shape) - count]
     rows, columns = math.prod(front), math.prod(shape[len(front) :])
     made = library_of_array(g).zeros(rows * columns, g.dtype)
     offsets = (library_of_array(g).arange(rows) * columns).reshape(rows, 1)
     found = places.reshape(rows, math.prod(places.shape[len(front) :]))
-    ufunc_at(np.add, made, (found + offsets).reshape(-1), g.reshape(-1))
+    stood = np.where(places < 0, g.dtype.type(0), g)
+    ufunc_at(np.add, made, (np.maximum(found, 0) + offsets).reshape(-1), stood.reshape(-1))
     return made.reshape(shape)
 
 
 def _take_places(x: Any, places: Any, count: int) -> Any:
     front = x.shape[: x.ndim - count]
     size, found = math.prod(x.shape[len(front) :]), math.prod(places.shape[len(front) :])
-    return np.take_along_axis(x.reshape(*front, size), places.reshape(*front, found), len(front)).reshape(places.shape)
+    at = np.maximum(places, 0).reshape(*front, found)
+    taken = np.take_along_axis(x.reshape(*front, size), at, len(front)).reshape(places.shape)
+    return np.where(places < 0, x.dtype.type(0), taken)
 
 
 def _max_vjp(d: Any, g: Any) -> Any:
@@ -252,8 +251,7 @@ def _adaptive_avg_pool(x: Any, places: Sizes, shape: Any = None) -> Any:
     for k in reversed(range(n)):
         axis = x.ndim - n + k
         if _has_kernels(x) and x.size and places[k]:
-            means = adaptive_means(x, x.shape[axis], math.prod(x.shape[axis + 1 :]), places[k])
-            x = means.reshape(*x.shape[:axis], places[k], *x.shape[axis + 1 :])
+            x = adaptive_mean(x, axis, places[k])
             continue
         behind = (slice(None),) * (n - k - 1)
         bounds = tuple(zip(*(b.tolist() for b in _adaptive_bounds(x.shape[axis], places[k]))))
@@ -267,8 +265,7 @@ def _adaptive_avg_pool_back(g: Any, places: Sizes, shape: Sizes) -> Any:
     for k in range(n):
         axis = g.ndim - n + k
         if _has_kernels(g) and g.size:
-            shares = adaptive_means_back(g, shape[k], math.prod(g.shape[axis + 1 :]), places[k])
-            g = shares.reshape(*g.shape[:axis], shape[k], *g.shape[axis + 1 :])
+            g = adaptive_mean_back(g, axis, shape[k])
             continue
         behind = (slice(None),) * (n - k - 1)
         made = library_of_array(g).zeros((*g.shape[:axis], shape[k], *g.shape[axis + 1 :]), g.dtype)

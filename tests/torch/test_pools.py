@@ -1,0 +1,169 @@
+"""Pools in compiled functions: steps that call the runtime, with the bits that they have in plain calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dynagraph as dg
+import dynagraph.torch as torch
+from dynagraph.backends import toolchain
+
+F = torch.nn.functional
+needs_a_compiler = pytest.mark.skipif(toolchain.find_compiler() is None, reason="there is no C compiler")
+
+WINDOWS: dict[str, dict[str, Any]] = {
+    "plain": {"kernel_size": 2}, "overlapping": {"kernel_size": 3, "stride": 2, "padding": 1},
+    "dilated, beyond the end": {"kernel_size": 3, "stride": 2, "padding": 1, "dilation": 2, "ceil_mode": True},
+    "apart": {"kernel_size": 2, "stride": 3, "ceil_mode": True}, "nothing but border": {"kernel_size": 2, "stride": 1, "padding": 1,
+    "dilation": 6},
+}  # fmt: skip
+SIZES = {1: (11,), 2: (9, 8), 3: (7, 8, 9)}
+
+
+def numbers(*shape: int, dtype: Any = np.float32, seed: int = 0) -> np.ndarray:
+    """With ties, NaNs and infinities."""
+    made = np.random.default_rng(seed).integers(-4, 4, shape).astype(dtype)
+    for value, step in ((np.nan, 29), (np.inf, 37), (-np.inf, 3)):
+        made.flat[step // 2 :: step] = value
+    return made
+
+
+def step_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What a function gives, and the gradients of its first result: numbers of all kinds of places."""
+
+    def step(x: Any, seed: Any) -> Any:
+        x.grad = None
+        found = function(x)
+        results = found if isinstance(found, tuple) else (found,)
+        results[0].backward(seed.expand_as(results[0]))
+        return (*results, x.grad)
+
+    return step
+
+
+def check(function: Callable[..., Any], *arrays: np.ndarray, **options: Any) -> Any:
+    """That it computes compiled what it does plainly, bit for bit, for arrays one after another."""
+    step = step_of(function)
+    compiled = dg.compile(step, fullgraph=True, **options)
+    for array in arrays:
+        x, y = (torch.from_numpy(array.copy()).requires_grad_() for _ in range(2))
+        seed = torch.tensor(0.3, dtype=x.dtype)
+        for got, want in zip(compiled(x, seed), step(y, seed), strict=True):
+            assert got.dtype is want.dtype and got.shape == want.shape
+            assert got.detach().numpy().tobytes() == want.detach().numpy().tobytes()
+    return compiled
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("places", [False, True], ids=["maxima", "with places"])
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("name", WINDOWS)
+def test_maxima(name: str, n: int, places: bool, dtype: Any) -> None:
+    sizes = (5,) * n if name == "nothing but border" else SIZES[n]
+    function = getattr(F, f"max_pool{n}d")
+    check(lambda x: function(x, **WINDOWS[name], return_indices=places), numbers(3, 2, *sizes, dtype=dtype))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("count", [1, 3, 5, 12])
+def test_as_many_windows_as_are_asked_for(n: int, count: int) -> None:
+    for function, more in ((f"adaptive_max_pool{n}d", {"return_indices": True}), (f"adaptive_avg_pool{n}d", {})):
+        pool = getattr(F, function)
+        array = numbers(3, 2, *SIZES[n]) if more else np.random.default_rng(0).normal(size=(3, 2, *SIZES[n]))
+        check(lambda x, pool=pool, more=more: pool(x, count, **more), array)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("about", [
+    {"kernel_size": 2}, {"kernel_size": 3, "stride": 2, "padding": 1}, {"kernel_size": 3, "stride": 1, "padding": 1},
+    {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True, "count_include_pad": False},
+    {"kernel_size": 2, "stride": 3, "ceil_mode": True},
+], ids=str)  # fmt: skip
+def test_means(about: dict[str, Any], n: int, dtype: Any) -> None:
+    array = np.random.default_rng(0).normal(size=(3, 2, *SIZES[n])).astype(dtype)
+    array.flat[::5] = -0.0
+    array.flat[3::41] = np.nan
+    check(lambda x: getattr(F, f"avg_pool{n}d")(x, **about), array, array[:, :1], array.swapaxes(-1, -2))
+
+
+def test_one_program_for_all_batches() -> None:
+    arrays = [numbers(batch, 3, 8, 8, seed=batch) for batch in (4, 5, 7, 3)]
+    compiled = check(lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), *arrays, dynamic=True)
+    assert compiled.stats.compiles == 1
+
+
+def test_one_program_for_all_sizes() -> None:
+    arrays = [numbers(batch, 3, size, size + 2, seed=batch) for batch, size in ((4, 9), (5, 14), (7, 11))]
+    check(lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True), *arrays, dynamic=True)
+    check(lambda x: F.adaptive_max_pool2d(x, (3, 4)), *arrays, dynamic=True)
+
+
+def test_images_in_another_order_of_axes() -> None:
+    check(lambda x: F.max_pool2d(x.transpose(2, 3), 2), numbers(2, 3, 8, 6))
+    check(lambda x: F.max_pool2d(x[:, ::2], 2, return_indices=True), numbers(2, 4, 8, 6))
+
+
+def test_integers_and_halves_have_kernels_of_their_own() -> None:
+    whole = np.arange(2 * 3 * 6 * 6).reshape(2, 3, 6, 6) % 7
+    compiled = dg.compile(lambda x: F.max_pool2d(x, 2, return_indices=True), fullgraph=True)
+    for x in (torch.from_numpy(whole), torch.from_numpy(whole).half(), torch.from_numpy(whole).bfloat16()):
+        for got, want in zip(compiled(x), F.max_pool2d(x, 2, return_indices=True)):
+            assert got.dtype is want.dtype and got.equal(want)
+
+
+def test_second_derivatives() -> None:
+    def second(x: Any, v: Any) -> Any:
+        y = F.max_pool2d(x * x, 3, 2, 1) + F.adaptive_max_pool2d(x * x, 4) + F.adaptive_avg_pool2d(x * x * x, 4)
+        (g,) = torch.autograd.grad((y * y).sum(), x, create_graph=True)
+        return torch.autograd.grad((g * v).sum(), x)[0]
+
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(2, 3, 7, 8))).requires_grad_()
+    v = torch.from_numpy(np.random.default_rng(1).normal(size=(2, 3, 7, 8)))
+    got = dg.compile(second, fullgraph=True)(x, v)
+    np.testing.assert_allclose(got.numpy(), second(x, v).numpy(), rtol=1e-12)
+
+
+def test_gradients_of_what_has_nothing_but_border_go_nowhere() -> None:
+    for dtype in (np.float32, np.float16):
+        x = torch.from_numpy(np.ones((2, 1, 5, 5), dtype)).requires_grad_()
+        y, places = F.max_pool2d(x, 2, 1, 1, 6, return_indices=True)
+        y.sum().backward()
+        assert (places == -1).all() and not x.grad.any()
+
+
+def test_examples_at_once() -> None:
+    def gradient(x: Any) -> Any:
+        return torch.func.grad(lambda x: (F.max_pool2d(x, 2) * 3 + F.adaptive_max_pool2d(x, 3)).sum())(x)
+
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(4, 3, 6, 6)).astype(np.float32))
+    want = torch.stack([gradient(example) for example in x])
+
+    def many(x: Any) -> Any:
+        return torch.func.vmap(gradient)(x)
+
+    assert many(x).equal(want) and dg.compile(many)(x).equal(want)
+
+
+@needs_a_compiler
+def test_a_step_of_the_program() -> None:
+    compiled = check(lambda x: F.max_pool2d(F.relu(x), 2), numbers(8, 3, 8, 8), mode="max", backend="c")
+    text = compiled.programs[-1].executable.artifacts["loops"]
+    assert text.count("= max_pool(") == 1 and text.count("= max_pool_back(") == 1
+
+
+def test_an_exported_pool(tmp_path: Any) -> None:
+    def pools(x: Any) -> Any:
+        return F.max_pool2d(x, 3, 2, 1, return_indices=True), F.adaptive_max_pool2d(x, 3), F.adaptive_avg_pool2d(x, 3)
+
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(4, 3, 8, 8)).astype(np.float32))
+    program = dg.export(pools, (x,), dynamic_shapes=({0: dg.Dim("batch")},))
+    program.save(tmp_path / "pools.dgx")
+    loaded = dg.load_exported(tmp_path / "pools.dgx")
+    for given in (x, x[:3]):
+        got, want = loaded(given), pools(given)
+        assert got[0][0].equal(want[0][0]) and got[0][1].equal(want[0][1]) and got[1].equal(want[1]) and got[2].equal(want[2])
