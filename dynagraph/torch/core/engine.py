@@ -615,10 +615,12 @@ def run_backward(
         run.roots = roots
         if is_compiling():  # captured code is quiet; what is running is known when the program is made
             outer, mode.backward = mode.backward, run
-            run.run(roots)
-            for callback in run.callbacks:
-                callback()
-            mode.backward = outer
+            try:
+                run.run(roots)
+                for callback in run.callbacks:
+                    callback()
+            finally:
+                mode.backward = outer
         else:
             run.number = next(_numbers)
             _running.runs = (*_running.runs, run)
