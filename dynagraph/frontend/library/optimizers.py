@@ -12,9 +12,11 @@ from dynagraph.driver import deadline
 from dynagraph.frontend.executor.calls import call
 from dynagraph.frontend.executor.exceptions import refuse
 from dynagraph.frontend.executor.executor import Frame
+from dynagraph.frontend.executor.recipes import WHEN_FILLED
 from dynagraph.frontend.executor.state import Lazy, Preparation
 from dynagraph.frontend.guards.guards import HasType
 from dynagraph.frontend.guards.sources import Key, Trusted
+from dynagraph.frontend.kinds.aliasing import STORING
 from dynagraph.frontend.kinds.slots import items_of, load_attribute, plain, subscript
 from dynagraph.frontend.kinds.values import Array, Const, Dict, Number, Object, Opaque, Sequence, Value
 from dynagraph.frontend.library.registry import meaning, package
@@ -88,6 +90,24 @@ def _register_schedulers() -> None:
             group.items["lr"] = unknown
         for changed in (own, *groups):
             ex.writes(changed)
+        return Const(None)
+
+
+@package("dynagraph.torch.optim.sparse_rows")
+def _register_sparse_states() -> None:
+    rows: Any = sys.modules["dynagraph.torch.optim.sparse_rows"]
+    chosen_afterwards = rows.chosen_afterwards
+
+    STORING.append(chosen_afterwards)  # of what only the state holds
+    WHEN_FILLED.append(chosen_afterwards)
+
+    @meaning(chosen_afterwards)
+    def chosen(frame: Frame, state: Any) -> Value:
+        """An effect where a program does not know how many values a sparse state has."""
+        own = frame.ex.resolve(state)
+        counts = frame.ex.resolve(load_attribute(frame, own, "_counts"))
+        if not (isinstance(counts, Const) and counts.value is None):
+            frame.ex.effect(chosen_afterwards, own)
         return Const(None)
 
 
