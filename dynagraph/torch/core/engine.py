@@ -615,6 +615,7 @@ def run_backward(
         run.roots = roots
         if is_compiling():  # captured code is quiet; what is running is known when the program is made
             outer, mode.backward = mode.backward, run
+            run.number = _Followed()
             try:
                 run.run(roots)
                 for callback in run.callbacks:
@@ -646,6 +647,10 @@ def run_backward(
     return results
 
 
+class _Followed:
+    """Stands for the number of a backward that is captured."""
+
+
 class _Running(threading.local):
     runs: tuple[_Run, ...] = ()  # of this thread; backward may run within backward
 
@@ -666,9 +671,10 @@ def notes() -> dict[int, Any]:
     return _now().notes  # type: ignore[no-any-return]
 
 
-def run_number() -> int:
-    """A number of the backward that this thread is in; 0 where there is none."""
-    return _running.runs[-1].number if _running.runs else 0
+def run_number() -> Any:
+    """What tells the backward that this thread is in from all others: a number, 0 where there is none."""
+    run = _now()
+    return 0 if run is None else run.number
 
 
 def queue_callback(callback: Callable[[], None], owner: Any = None) -> None:
