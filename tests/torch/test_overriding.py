@@ -19,7 +19,10 @@ from tests.torch.overriding_programs import PROGRAMS, outcome
 @functools.cache
 def of_pytorch() -> dict[str, Any]:
     """What PyTorch itself says, in a process of its own: others may want to be the only torch."""
-    code = "import torch; from tests.torch import overriding_programs as own; print({n: own.outcome(torch, n) for n in own.PROGRAMS})"
+    code = (
+        "import torch; from tests.torch.overriding_programs import PROGRAMS, outcome; "
+        "print({name: outcome(torch, name) for name in PROGRAMS})"
+    )
     found = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True)
     return eval(found.stdout, {"nan": float("nan")}) if found.returncode == 0 else {}
 
