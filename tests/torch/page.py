@@ -146,8 +146,8 @@ Under `torch.compile` a training step with `optimizer.step()` is one program:
   but the closure is a program.
 - Steps with sparse gradients (SGD, Adagrad, SparseAdam) read and write the rows that were used, where the table lies. Rows of
   `padding_idx` and places that are added up (`coalesce`) are left out without the program knowing how many they are: a sparse
-  tensor that leaves it holds them until somebody looks. SparseAdam's count of steps is a Python number: its first three steps make
-  a program each. Where momentum's buffer and a gradient have the same places, the plain function takes the call.
+  tensor that leaves it holds them until somebody looks. Where momentum's buffer and a gradient have the same places, the plain
+  function takes the call.
 - Activation checkpoints are computed again within the program, which keeps nothing else for them.
 - A step of a `GradScaler` takes it that all gradients are finite; one that is skipped is left to the plain function.
 - `ReduceLROnPlateau.step` decides by data, in Python, when the program has run; code that reads in the same call what it decided
