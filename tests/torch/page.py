@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from dynagraph.torch.core import tensor as core
+from dynagraph.torch.core.overriding import Overridable
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.functions import common
 
@@ -78,7 +79,12 @@ ignite, accelerate. With `torch.compile`, forward and as training steps of sever
 mlp-mixer-pytorch, egnn-pytorch, perceiver-pytorch, siren-pytorch, vector-quantize-pytorch, pytorch-msssim, torchdiffeq. What
 calls einops is one program for each size, and the first call of a size is plain: einops remembers sizes in a cache. Not there:
 e3nn (it writes code by `torch.fx`), torch-geometric (`torch.ops.aten`), tensordict (functorch's layers), transformers 5 and
-opacus (parts of `torch.distributed`), torchvision's operators in C++ (`nms`). Functions do not ask for `__torch_function__`.
+opacus (parts of `torch.distributed`), torchvision's operators in C++ (`nms`).
+
+Functions, methods, operators and properties ask the `__torch_function__` of subclasses of Tensor, whose results are of the subclass
+where they say nothing else, and of other objects among the arguments of functions; in compiled functions, too. Asked are classes
+that are defined after a first subclass of Tensor, or after `torch.overrides` was imported. A method of a plain tensor does not ask
+for its other arguments (`p.add_(s)`; the operators do), and there are no modes (`TorchFunctionMode`).
 
 ## Compiled functions
 
@@ -138,9 +144,11 @@ Under `torch.compile` a training step with `optimizer.step()` is one program:
 - A learning rate that changes is an input from its first change on; a tensor as `lr` is one from the beginning.
 - States are made when the function is captured. Steps of LBFGS are plain, since they call their closure as often as numbers say,
   but the closure is a program.
-- Steps with sparse gradients (SGD, Adagrad, SparseAdam) read and write the rows that were used, where the table lies. With
-  `padding_idx`, the number of rows is data: a sparse gradient of such a table breaks, and so does momentum of gradients that were
-  coalesced. SparseAdam's count of steps is a Python number: its first three steps make a program each.
+- Steps with sparse gradients (SGD, Adagrad, SparseAdam) read and write the rows that were used, where the table lies. Rows of
+  `padding_idx` and places that are added up (`coalesce`) are left out without the program knowing how many they are: a sparse
+  tensor that leaves it holds them until somebody looks. Where momentum's buffer and a gradient have the same places, the plain
+  function takes the call.
+- Activation checkpoints are computed again within the program, which keeps nothing else for them.
 - A step of a `GradScaler` takes it that all gradients are finite; one that is skipped is left to the plain function.
 - `ReduceLROnPlateau.step` decides by data, in Python, when the program has run; code that reads in the same call what it decided
   is behind a break.
@@ -250,6 +258,7 @@ def kind_of(owner: Any, name: str) -> str:
     if owner is None or value is MISSING or getattr(value, "is_refusal", False):
         return "not yet"
     function = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
+    function = function.function if isinstance(function, Overridable) else function
     return "decomposes" if isinstance(function, types.FunctionType) and decomposes(function, name) else "has"
 
 

@@ -244,6 +244,22 @@ class TestRunsInC:
         with pytest.raises(RuntimeError, match="Final callbacks"):
             engine.queue_callback(print)
 
+    @pytest.mark.parametrize("fast_mode", [False, True])
+    def test_gradcheck_leaves_inputs_as_they_are_where_the_function_raises(self, fast_mode: bool) -> None:
+        calls = 0
+
+        def fails_later(x: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls > 2:
+                raise ZeroDivisionError
+            return x * 2
+
+        x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+        with pytest.raises(ZeroDivisionError):
+            torch.autograd.gradcheck(fails_later, (x,), fast_mode=fast_mode)
+        assert x.tolist() == [1.0, 1.0, 1.0]
+
     @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there is no setitimer")
     def test_signals_are_handled_meanwhile(self) -> None:
         def interrupt(*_: Any) -> None:

@@ -423,6 +423,26 @@ def test_hooks_run_where_backward_is_captured():
     same(dg.compile(step, backend=BACKEND, mode="max")(row(), plain()), step(row(), plain()))
 
 
+def test_backward_that_raises_ends_where_its_error_is_caught():
+    def refuse(g: Any) -> Any:
+        raise ValueError("no such gradient")
+
+    def step(w: Any, x: Any) -> Any:
+        y = w * x
+        y.register_hook(refuse)
+        said = []
+        for begun in (y.sum().backward, lambda: engine.queue_callback(print)):
+            try:
+                begun()
+            except (RuntimeError, ValueError) as error:
+                said.append(str(error))
+        (w * x * 2).sum().backward()
+        return w.grad, said
+
+    agrees(step, row, plain, graphs=2)
+    assert step(row(), plain())[1] == ["no such gradient", "Final callbacks can only be installed during backward pass."]
+
+
 def test_retained_gradients_follow_writes():
     def step(w: Any, x: Any) -> Any:
         y = w * x

@@ -134,6 +134,30 @@ def test_gradients_of_large_tensors_are_those_of_small_ones() -> None:
         assert made[f"{name}_backward"].stats.compiles and not made[f"{name}_backward"].stats.breaks
 
 
+LOSSES: dict[str, Callable[[Any, Any, str], Any]] = {
+    "mse_loss": lambda x, y, mode: torch.nn.functional.mse_loss(x, y, reduction=mode),
+    "smooth_l1_loss": lambda x, y, mode: torch.nn.functional.smooth_l1_loss(x, y, reduction=mode, beta=0.5),
+    "huber_loss": lambda x, y, mode: torch.nn.functional.huber_loss(x, y, reduction=mode, delta=0.7),
+}
+
+
+@pytest.mark.parametrize("mode", ["mean", "sum", "none"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_gradients_of_losses_by_pairs_are_one_pass_each(name: str, mode: str) -> None:
+    """By either operand; parts that are small give the same."""
+    rng = np.random.default_rng(0)
+    given = [rng.normal(size=(2 * N,)).astype(np.float32) for _ in range(2)]
+    pairs = [[torch.from_numpy(a.copy()).requires_grad_() for a in given] for _ in range(2)]
+    LOSSES[name](*pairs[0], mode).sum().backward()
+    for k in range(0, 2 * N, N // 2):
+        part = LOSSES[name](*(t[k : k + N // 2] for t in pairs[1]), mode).sum()
+        (part / 4 if mode == "mean" else part).backward()
+    WORK.wait()
+    for ours, parts in zip(*pairs, strict=True):
+        np.testing.assert_allclose(ours.grad.numpy(), parts.grad.numpy(), rtol=2e-6, atol=1e-12)
+    assert {f"{name}_backward_by_x", f"{name}_backward_by_y"} <= set(large.kernels())
+
+
 def test_in_place_arithmetic_keeps_memory_versions_and_errors() -> None:
     values = np.random.default_rng(0).normal(size=(N // 64, 64)).astype(np.float32)
     for change, plain in (

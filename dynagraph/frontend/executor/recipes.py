@@ -63,6 +63,9 @@ def check_keys(keys: Any) -> None:
             check_keys(key)
 
 
+WHEN_FILLED: list[Any] = []  # effects that are done when all objects that the call makes are filled
+
+
 # -- what recipes call --------------------------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ from dynagraph.array_libraries import NUMPY
 from dynagraph.doors.numpy.layout import Order, order_of
 from dynagraph.frontend.executor.breaks import Break
 from dynagraph.frontend.executor.executor import Executor
-from dynagraph.frontend.executor.recipes import CannotBuild, DeviceView, Recipe, Recipes
+from dynagraph.frontend.executor.recipes import WHEN_FILLED, CannotBuild, DeviceView, Recipe, Recipes
 from dynagraph.frontend.executor.state import Lazy, Step
 from dynagraph.frontend.guards.sources import Returned
 from dynagraph.frontend.kinds.aliasing import is_broadcast, way_to
@@ -71,15 +71,23 @@ class Results(Recipes):
         roots = [value for _, args in self.ex.effects for value in args] + values
         for value in roots:
             self._count(value, set())
-        effects = [self._effect(function, args) for function, args in self.ex.effects]
+        effects, at_last = self._effects()
         result = finish([self.build(v) for v in values])
         fills = []
         while self._pending:
             owner, function, args = self._pending.pop(0)
             fills.append(("make", function, (owner, *(self.build(a) for a in args))))
         self._write_inputs()
-        before = [*effects, *fills]
+        before = [*effects, *fills, *at_last]
         return ("do", tuple(before), result) if before else result
+
+    def _effects(self) -> tuple[list[Recipe], list[Recipe]]:
+        """The effects in their order, and those that look at objects that are made here, which are then filled."""
+        effects: list[Recipe] = []
+        at_last: list[Recipe] = []
+        for function, args in self.ex.effects:
+            (at_last if any(function is each for each in WHEN_FILLED) else effects).append(self._effect(function, args))
+        return effects, at_last
 
     def _write_inputs(self) -> None:
         """Memory of the caller's gets its last value."""

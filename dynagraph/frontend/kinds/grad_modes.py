@@ -17,7 +17,7 @@ from dynagraph.frontend.kinds.lookup import ATTRIBUTES_IN_C
 from dynagraph.frontend.kinds.slots import plain, truth
 from dynagraph.frontend.kinds.values import Const, Object, Value
 
-OF_CAPTURES = ("backward", "casts")
+OF_CAPTURES = ("backward", "casts", "pairs")
 MODES = GradModes()
 OUTSIDE = MODES.flags
 

@@ -9,12 +9,15 @@ import sys
 from typing import Any
 
 from dynagraph.driver import deadline
-from dynagraph.frontend.executor.calls import call
+from dynagraph.frontend.executor.calls import call, follow
 from dynagraph.frontend.executor.exceptions import refuse
 from dynagraph.frontend.executor.executor import Frame
+from dynagraph.frontend.executor.recipes import WHEN_FILLED
 from dynagraph.frontend.executor.state import Lazy, Preparation
 from dynagraph.frontend.guards.guards import HasType
 from dynagraph.frontend.guards.sources import Key, Trusted
+from dynagraph.frontend.kinds.aliasing import STORING
+from dynagraph.frontend.kinds.numbers import before_program
 from dynagraph.frontend.kinds.slots import items_of, load_attribute, plain, subscript
 from dynagraph.frontend.kinds.values import Array, Const, Dict, Number, Object, Opaque, Sequence, Value
 from dynagraph.frontend.library.registry import meaning, package
@@ -89,6 +92,47 @@ def _register_schedulers() -> None:
         for changed in (own, *groups):
             ex.writes(changed)
         return Const(None)
+
+
+@package("dynagraph.torch.optim.sparse_rows")
+def _register_sparse_states() -> None:
+    rows: Any = sys.modules["dynagraph.torch.optim.sparse_rows"]
+    chosen_afterwards = rows.chosen_afterwards
+
+    STORING.append(chosen_afterwards)  # of what only the state holds
+    WHEN_FILLED.append(chosen_afterwards)
+
+    @meaning(chosen_afterwards)
+    def chosen(frame: Frame, state: Any) -> Value:
+        """An effect where a program does not know how many values a sparse state has."""
+        own = frame.ex.resolve(state)
+        counts = frame.ex.resolve(load_attribute(frame, own, "_counts"))
+        if not (isinstance(counts, Const) and counts.value is None):
+            frame.ex.effect(chosen_afterwards, own)
+        return Const(None)
+
+
+@package("dynagraph.torch.optim.sparse_adam")
+def _register_counts() -> None:
+    module: Any = sys.modules["dynagraph.torch.optim.sparse_adam"]
+    counted_in_python = module.counted
+    STORING.append(counted_in_python)
+
+    @meaning(counted_in_python)
+    def counted(frame: Frame, state: Any) -> Value:
+        """Python reads the number before the program, and counts after it: no program is for one number alone."""
+        ex, own = frame.ex, frame.ex.resolve(state)
+        done = sum(function is counted_in_python and args[0] is own for function, args in ex.effects)
+        known = isinstance(own, Dict) and own.source is not None and own.object is not None
+        if not known or type(own.object.get("step")) is not int or (not done and "step" in own.items):
+            wrapped: Any = ex.wrap(counted_in_python, Trusted(counted_in_python, "counted"))
+            return follow(frame, wrapped, [state], {})
+        ex.guards.require(HasType(Key(own.source, "step"), int))
+        number = before_program(ex, module.number_after, (own, Const(done)), finite=True)
+        ex.effect(counted_in_python, own)
+        own.items["step"] = Opaque("how many steps SparseAdam has made, which is counted when the program has run")
+        ex.writes(own)
+        return number
 
 
 def _is_a_number(frame: Frame, group: Dict, name: str) -> bool:

@@ -22,6 +22,7 @@ from dynagraph.frontend.executor.numpy_source import is_own
 from dynagraph.frontend.executor.wrapping import load_global
 from dynagraph.frontend.guards.sources import Known, Trusted
 from dynagraph.frontend.kinds import array_writes
+from dynagraph.frontend.kinds.aliasing import STORING
 from dynagraph.frontend.kinds.grad_modes import mode_of
 from dynagraph.frontend.kinds.lookup import guard_type
 from dynagraph.frontend.kinds.slots import (
@@ -102,6 +103,13 @@ def _register_arrays() -> None:
         found = held_number(frame.ex, given, known) if isinstance(given, Array) else None
         return followed(frame, number_in_python, vector, how) if found is None else found
 
+    @meaning(arrays.as_if_new)
+    def as_if_new(frame: Frame, x: Any) -> Value:
+        array = frame.ex.resolve(x)
+        if not isinstance(array, Array) or array.is_scalar:
+            return array
+        return Array(frame.ex.builder.call("optimization_barrier", frame.ex.memories.present(array)))
+
     @meaning(at_in_python)
     def ufunc_at(frame: Frame, ufunc: Any, array: Any, places: Any, values: Any) -> Value:
         known = frame.ex.resolve(ufunc)
@@ -137,6 +145,32 @@ def _register_devices() -> None:
         if not (is_none(index) or kind.value == "cpu" or index.value == frame.ex.device):
             refuse("MIXED_LIBRARIES", "new arrays on another device than the others")
         return call(frame, frame.ex.wrap(contextlib.nullcontext, Trusted(contextlib.nullcontext, "nullcontext")), [], {})
+
+
+@package("dynagraph.torch.core.grad_mode")
+def _register_hooks() -> None:
+    """The hooks of saved tensors that captured code sets: a state of its own, set outside where the capture ends."""
+    modes: Any = sys.modules["dynagraph.torch.core.grad_mode"]
+    set_outside = modes.set_saved_hooks
+    STORING.append(set_outside)
+
+    @meaning(modes.saved_hooks)
+    def saved_hooks(frame: Frame) -> Value:
+        set_here = frame.ex.grad_modes.get("pairs")
+        if set_here is None and mode_of(frame, "hooked"):
+            refuse("ATTRIBUTE", "the hooks of saved tensors that were set outside")
+        return Sequence(tuple, []) if set_here is None else set_here
+
+    @meaning(set_outside)
+    def set_saved_hooks(frame: Frame, pairs: Any) -> Value:
+        saved_hooks(frame)
+        frame.ex.grad_modes["pairs"] = own = Sequence(tuple, items_of(frame, pairs))
+        frame.ex.grad_modes["hooked"] = bool(own.items)
+        effects = frame.ex.effects
+        effects[:] = [effect for effect in effects if effect[0] is not set_outside]
+        if own.items:
+            frame.ex.effect(set_outside, own)
+        return NONE
 
 
 @package("dynagraph.torch.core.generator")

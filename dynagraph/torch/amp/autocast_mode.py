@@ -71,9 +71,9 @@ def set_autocast_dtype(device_type: str, dtype: DType) -> None:
     if not isinstance(dtype, DType):
         raise TypeError(f"set_autocast_dtype(): argument 'dtype' (position 2) must be torch.dtype, not {type(dtype).__name__}")
     if _checked(device_type, "set_autocast_dtype") == "cpu":
-        mode.autocast_cpu_dtype = number_of(dtype)
+        mode.autocast_cpu_dtype = number_of(dtype, "cpu")
     else:
-        mode.autocast_cuda_dtype = number_of(dtype)
+        mode.autocast_cuda_dtype = number_of(dtype, "cuda")
 
 
 def is_autocast_cache_enabled() -> bool:

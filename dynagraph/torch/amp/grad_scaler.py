@@ -145,7 +145,11 @@ class GradScaler:
                     gradients.setdefault(gradient.device, []).append(gradient)
             for device, those in gradients.items():
                 found[device] = found_inf.to(device=device, copy=True)
-                _amp_foreach_non_finite_check_and_unscale_(those, found[device], inv_scale.to(device))
+                divided: list[Any] = [each for each in those if each._is_divided]
+                own = [each.to_local() if each._is_divided else each for each in those]
+                _amp_foreach_non_finite_check_and_unscale_(own, found[device], inv_scale.to(device))
+                if divided:
+                    found[device] = divided[0].greatest_over_ranks(divided, found[device])
         return found
 
     def unscale_(self, optimizer: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
+import types
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
@@ -335,8 +336,21 @@ class Function(_SingleLevelFunction):
 batching: Callable[[Any, Any], Any] | None = None  # set by `torch.func`: applies a Function's `vmap` where inputs are batched
 
 
+@at_capture
+def _takes(function: Any, count: int) -> bool:
+    """Whether so many arguments by position are all that a Python function takes; of functions that others wrap, no."""
+    if type(function) is not types.FunctionType or hasattr(function, "__wrapped__"):
+        return False
+    code = function.__code__
+    if code.co_kwonlyargcount or code.co_flags & inspect.CO_VARKEYWORDS:
+        return False
+    return bool(count == code.co_argcount or (count > code.co_argcount and code.co_flags & inspect.CO_VARARGS))
+
+
 def _bound(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """All arguments of `forward` by position, defaults among them."""
+    if not kwargs and _takes(cls.forward, len(args)):
+        return args
     signature = cls.__dict__.get("_signature")
     if signature is None:
         signature = cls._signature = inspect.signature(cls.forward)

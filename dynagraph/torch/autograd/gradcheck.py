@@ -67,11 +67,13 @@ class _Check:
 
     def along(self, array: Any, place: Any, step: Any, k: int) -> list[np.ndarray]:
         before = array[place].copy()
-        array[place] = before + step
-        after = self.values(k)
-        array[place] = before - step
-        difference = (after - self.values(k)).reshape(-1) / (2 * self.eps)
-        array[place] = before
+        try:
+            array[place] = before + step
+            after = self.values(k)
+            array[place] = before - step
+            difference = (after - self.values(k)).reshape(-1) / (2 * self.eps)
+        finally:
+            array[place] = before
         return _parts(difference)
 
     def pulled(self, out: Tensor, weight: np.ndarray, create: bool = False) -> list[Tensor]:
@@ -148,12 +150,13 @@ class _Check:
     def step(self, x: Tensor, u: np.ndarray, k: int) -> np.ndarray:
         array = x._array
         before = array.copy()
-        array[...] = before + self.eps * u
-        after = self.values(k)
-        array[...] = before - self.eps * u
-        difference = (after - self.values(k)) / (2 * self.eps)
-        array[...] = before
-        return difference
+        try:
+            array[...] = before + self.eps * u
+            after = self.values(k)
+            array[...] = before - self.eps * u
+            return (after - self.values(k)) / (2 * self.eps)  # type: ignore[no-any-return]
+        finally:
+            array[...] = before
 
     def reentrant(self, outputs: list[Tensor]) -> None:
         for out in outputs:

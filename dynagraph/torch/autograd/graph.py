@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dynagraph.torch.core.engine import run_number, will_run
-from dynagraph.torch.core.grad_mode import saved_hooks, set_saved_hooks
+from dynagraph.torch.core.grad_mode import mode, saved_hooks, set_saved_hooks
 from dynagraph.torch.core.nodes import AccumulateGrad, Node, node_of
 from dynagraph.torch.core.tensor import Tensor, edge_of, wrap, written
 
@@ -83,7 +83,7 @@ class saved_tensors_hooks:
         self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
 
     def __enter__(self) -> None:
-        if _disabled.message is not None:
+        if mode.unhookable:
             raise RuntimeError(_disabled.message)
         set_saved_hooks((*saved_hooks(), (self.pack_hook, self.unpack_hook)))
 
@@ -102,9 +102,11 @@ class disable_saved_tensors_hooks:
         if saved_hooks():
             raise RuntimeError(self.message)
         self.before, _disabled.message = _disabled.message, self.message
+        mode.unhookable = True
 
     def __exit__(self, *_: Any) -> None:
         _disabled.message = self.before
+        mode.unhookable = self.before is not None
 
 
 class save_on_cpu(saved_tensors_hooks):

@@ -119,6 +119,11 @@ def ratio_of_sizes(size: int, divisor: int, like: Any) -> Any:
     return (library_of_array(like).full((), size, np.float64) / divisor).astype(like.dtype)
 
 
+def as_if_new(x: Any) -> Any:
+    """The array; programs compute again what is computed from it, though they have computed the same before."""
+    return x
+
+
 def any_wrong(mask: Any) -> Any:
     """Whether any place of an index is wrong, that is, out of bounds, or any other number that PyTorch's kernels refuse.
 
@@ -171,6 +176,6 @@ def strided(x: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
 
 
 __all__ = [
-    "any_wrong", "as_array", "failing", "in_c_order", "is_on_gpu", "library_of_array", "put_beside", "ratio_of_sizes", "strided",
-    "ufunc_accumulate", "ufunc_at", "ufunc_reduce",
+    "any_wrong", "as_array", "as_if_new", "failing", "in_c_order", "is_on_gpu", "library_of_array", "put_beside", "ratio_of_sizes",
+    "strided", "ufunc_accumulate", "ufunc_at", "ufunc_reduce",
 ]  # fmt: skip

@@ -75,9 +75,9 @@ def dtype_of_region(device_type: str) -> dtype:
     return _DTYPES[device_type][mode.autocast_cpu_dtype if device_type == "cpu" else mode.autocast_cuda_dtype]
 
 
-def number_of(given: dtype) -> int:
-    """The number that a thread's state has for a dtype."""
-    return 1 + dtypes.ALL.index(given)
+def number_of(given: dtype, device_type: str) -> int:
+    """The number that a thread's state has for a dtype: 0 for the one that there is from the beginning."""
+    return _DTYPES[device_type].index(given)
 
 
 # -- functions that ask -----------------------------------------------------------------------------------------------

@@ -615,10 +615,13 @@ def run_backward(
         run.roots = roots
         if is_compiling():  # captured code is quiet; what is running is known when the program is made
             outer, mode.backward = mode.backward, run
-            run.run(roots)
-            for callback in run.callbacks:
-                callback()
-            mode.backward = outer
+            run.number = _Followed()
+            try:
+                run.run(roots)
+                for callback in run.callbacks:
+                    callback()
+            finally:
+                mode.backward = outer
         else:
             run.number = next(_numbers)
             _running.runs = (*_running.runs, run)
@@ -644,6 +647,10 @@ def run_backward(
     return results
 
 
+class _Followed:
+    """Stands for the number of a backward that is captured."""
+
+
 class _Running(threading.local):
     runs: tuple[_Run, ...] = ()  # of this thread; backward may run within backward
 
@@ -664,9 +671,10 @@ def notes() -> dict[int, Any]:
     return _now().notes  # type: ignore[no-any-return]
 
 
-def run_number() -> int:
-    """A number of the backward that this thread is in; 0 where there is none."""
-    return _running.runs[-1].number if _running.runs else 0
+def run_number() -> Any:
+    """What tells the backward that this thread is in from all others: a number, 0 where there is none."""
+    run = _now()
+    return 0 if run is None else run.number
 
 
 def queue_callback(callback: Callable[[], None], owner: Any = None) -> None:

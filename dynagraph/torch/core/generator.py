@@ -160,6 +160,17 @@ class Generator:
                 raise RuntimeError(f"RNG state is wrong size: {len(state)} bytes")
         return self
 
+    def place(self) -> Any:
+        """Where it is in its stream, for `go_to`; in programs, too."""
+        return self.get_state() if _stream.compatible else self._position[:].copy()
+
+    def go_to(self, place: Any) -> None:
+        """Go on from where it was when `place` was called."""
+        if isinstance(place, Tensor):
+            self.set_state(place)
+        else:
+            self._position[:] = place
+
     def clone_state(self) -> Generator:
         """Another generator with the same state."""
         other = Generator(self.device)

@@ -32,7 +32,7 @@ _EXACT = frozenset(
 _INEXACT = frozenset(
     {
         "binary_cross_entropy", "binary_cross_entropy_with_logits", "cast", "celu", "elu", "entr", "erf", "erfc", "erfcx", "erfinv",
-        "fmax", "fmin", "gelu", "gelu_tanh", "huber_loss", "log_ndtr", "log_sigmoid", "log_softmax", "logaddexp", "logit",
+        "fmax", "fmin", "gelu", "gelu_tanh", "glu", "huber_loss", "log_ndtr", "log_sigmoid", "log_softmax", "logaddexp", "logit",
         "logsumexp", "max", "max_all", "min", "min_all", "mish", "ndtri", "normal_cdf", "power_of_number", "prod", "prod_all",
         "sigmoid", "silu", "sinc", "smooth_l1_loss", "softmax", "softplus", "to_copy", "vector_norm", "xlog1py", "xlogy",
     }
@@ -48,9 +48,9 @@ def large(name: str, forward: Callable[..., Any]) -> Callable[..., Any]:
     return found
 
 
-def large_gradient(name: str, forward: Callable[..., Any]) -> Callable[..., Any]:
-    """What computes the gradient of a primitive, which is exact where the primitive is."""
-    own = f"{name}_backward"
+def large_gradient(name: str, forward: Callable[..., Any], by: str = "") -> Callable[..., Any]:
+    """What computes the gradient of a primitive, by one of its operands, which is exact where the primitive is."""
+    own = f"{name}_backward{by and f'_by_{by}'}"
     found = _made.get(own)
     if found is None:
         found = _made[own] = _compiled(own, forward, _is_exact(name))

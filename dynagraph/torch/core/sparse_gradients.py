@@ -35,7 +35,7 @@ class SparseGradient:
 
     @property
     def dtype(self) -> np.dtype:
-        return self.tensor._held._array.dtype  # type: ignore[no-any-return]
+        return self.tensor._all._array.dtype  # type: ignore[no-any-return]
 
     @property
     def itemsize(self) -> int:
@@ -43,7 +43,7 @@ class SparseGradient:
 
     def astype(self, dtype: Any) -> SparseGradient:
         """With values of another dtype."""
-        return SparseGradient(self.tensor._like(wrap(self.tensor._held._array.astype(dtype))))
+        return SparseGradient(self.tensor._with(wrap(self.tensor._all._array.astype(dtype))))
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **about: Any) -> Any:
         if ufunc is np.add and method == "__call__" and not about:

@@ -106,14 +106,19 @@ class _Operands:
 
     def __init__(self, attrs: dict[str, Any], names: tuple[str, ...], arrays: tuple[Any, ...]):
         self.attrs = attrs
+        self.operands = []
         for name, array in zip(names, arrays):
-            setattr(self, name, ArrayTerm(array))
+            term = ArrayTerm(array)
+            setattr(self, name, term)
+            if name != "out":
+                self.operands.append(term)
 
 
-def in_one_pass(name: str, vjp: Callable[[Any, Any], Any], reads: str) -> Callable[[Any, Any], Any]:
+def in_one_pass(name: str, vjp: Callable[[Any, Any], Any], reads: str, by: str = "") -> Callable[[Any, Any], Any]:
     """A gradient each element of which depends on its own operands alone: of large arrays one compiled function, not one an op.
 
-    `name`: the primitive's; `reads`: what of it the gradient reads, as `Primitive.saves`.
+    `name`: the primitive's; `reads`: what of it the gradient reads, as `Primitive.saves`; `by`: where there are several, by which
+    operand it is.
     """
     names = tuple("out" if letter == "o" else letter for letter in reads)
 
@@ -121,9 +126,10 @@ def in_one_pass(name: str, vjp: Callable[[Any, Any], Any], reads: str) -> Callab
         return vjp(_Operands(attrs, names, arrays), ArrayTerm(g)).array
 
     def gradient(d: Any, g: Any) -> Any:
-        if is_compiling() or not isinstance(g, ArrayTerm) or not is_large((g.array,)):
+        if is_compiling() or not isinstance(g, ArrayTerm):
             return vjp(d, g)
-        return ArrayTerm(large_gradient(name, kernel)(g.array, *[getattr(d, read).array for read in names], **d.attrs))
+        arrays = (g.array, *[getattr(d, read).array for read in names])
+        return ArrayTerm(large_gradient(name, kernel, by)(*arrays, **d.attrs)) if is_large(arrays) else vjp(d, g)
 
     return gradient
 

@@ -306,7 +306,7 @@ def _glu_vjp(d: Any, g: Any) -> Any:
     return by_first.call("concatenate", by_first * first * (1 - share), axis=dim)
 
 
-GLU = define("glu", in_single(_glu), (_glu_vjp,), ("x",))
+GLU = define("glu", in_single(_glu), (_glu_vjp,), ("x",), in_one=True)
 
 # -- functions without arguments --------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph._core._dispatch import put_rows
+from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import any_wrong, library_of_array, ufunc_at
 from dynagraph.torch.core.nodes import Node, is_half
@@ -101,13 +102,16 @@ class EmbeddingBackward0(Node):
         padding, shape = self.attrs["padding"], self.metas[0][0]
         if self.attrs["by_frequency"]:
             raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
-        places = self.operand(1).array
+        places, counts = self.operand(1).array, None
         if padding >= 0:
             kept = places != padding
-            g, places = getitem(g, wrap(kept)), places[kept]
+            if is_compiling():  # how many places are left is data
+                counts = kept.reshape(-1)
+            else:
+                g, places = getitem(g, wrap(kept)), places[kept]
         values = reshape(g, (places.size, shape[1]))
         values = apply(FROM_VALUES, values) if values.requires_grad else values
-        return coo(wrap(places.reshape(1, -1).astype(np.int64)), values, shape, False)
+        return coo(wrap(places.reshape(1, -1).astype(np.int64)), values, shape, False, counts)
 
 
 SPARSE_EMBEDDING.node_class = EmbeddingBackward0

@@ -13,6 +13,7 @@ from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import any_wrong, library_of_array, ufunc_reduce
 from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
+from dynagraph.torch.core.terms import in_one_pass
 from dynagraph.torch.functions.activations import in_single, only_floats
 from dynagraph.torch.functions.arithmetic import add, div, mul, sub, xlogy
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor, function, promoted
@@ -66,8 +67,13 @@ def reduce_array(values: Any, mode: str) -> Any:
     return ufunc_reduce(np.add, values, axis=None) if mode == "sum" else np.mean(values)
 
 
-def pair_loss(name: str, compute: Callable[..., Any], *slopes: Callable[[Any], Any], saves: str, backward: str = "") -> Primitive:
-    """A primitive: a loss by element, with its slope by each operand, and the reduction."""
+def pair_loss(
+    name: str, compute: Callable[..., Any], *slopes: Callable[[Any], Any], saves: str, backward: str = "", in_one: bool = False
+) -> Primitive:
+    """A primitive: a loss by element, with its slope by each operand, and the reduction.
+
+    `in_one`: it has two operands, and slopes that read both (`terms.in_one_pass`).
+    """
 
     def forward(*arrays: Any, mode: str, **attrs: Any) -> Any:
         return reduce_array(compute(*arrays, **attrs), mode)
@@ -81,7 +87,10 @@ def pair_loss(name: str, compute: Callable[..., Any], *slopes: Callable[[Any], A
 
         return vjp
 
-    return define(name, in_single(forward), tuple(map(vjp_by, slopes)), (saves,) * len(slopes), backward=backward)
+    vjps = tuple(map(vjp_by, slopes))
+    if in_one:
+        vjps = tuple(in_one_pass(name, vjp, saves, by) for vjp, by in zip(vjps, "xy"))
+    return define(name, in_single(forward), vjps, (saves,) * len(slopes), backward=backward)
 
 
 def not_differentiable(who: str, **given: Any) -> None:
@@ -94,7 +103,7 @@ def not_differentiable(who: str, **given: Any) -> None:
 # -- of differences -----------------------------------------------------------------------------------------------------
 
 MSE = pair_loss(
-    "mse_loss", lambda x, y: np.square(x - y), lambda d: (d.x - d.y) * 2, lambda d: (d.y - d.x) * 2, saves="xy",
+    "mse_loss", lambda x, y: np.square(x - y), lambda d: (d.x - d.y) * 2, lambda d: (d.y - d.x) * 2, saves="xy", in_one=True,
 )  # fmt: skip
 
 
@@ -116,6 +125,7 @@ SMOOTH_L1 = pair_loss(
     lambda d: _clipped(d.y - d.x, d.attrs["beta"]) / d.attrs["beta"],
     saves="xy",
     backward="SmoothL1LossBackward0",
+    in_one=True,
 )
 
 
@@ -130,6 +140,7 @@ HUBER = pair_loss(
     lambda d: _clipped(d.x - d.y, d.attrs["delta"]),
     lambda d: _clipped(d.y - d.x, d.attrs["delta"]),
     saves="xy",
+    in_one=True,
 )
 
 

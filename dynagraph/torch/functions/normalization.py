@@ -15,11 +15,11 @@ from dynagraph.torch.core.tensor import Tensor, apply, wrap
 from dynagraph.torch.functions.activations import only_floats
 from dynagraph.torch.functions.arithmetic import add, div, mul
 from dynagraph.torch.functions.arithmetic import pow as power
-from dynagraph.torch.functions.common import NAMESPACES, check_tensor, function
+from dynagraph.torch.functions.common import NAMESPACES, cast, check_tensor, function
 from dynagraph.torch.functions.norm_primitives import Sizes
 from dynagraph.torch.functions.norms import norm
-from dynagraph.torch.functions.shapes import expand_as, unsqueeze, view_
-from dynagraph.torch.functions.ternary import clamp_min
+from dynagraph.torch.functions.shapes import expand_as, reshape, unsqueeze, view_
+from dynagraph.torch.functions.ternary import clamp_min, where
 
 # -- checks -----------------------------------------------------------------------------------------------------------
 
@@ -224,14 +224,27 @@ def instance_norm(
     if not use_input_stats:
         return _by_running(x, running_mean, running_var, weight, bias, affine, eps)
     operands, suffix = _operands(x, weight, bias, (shape[1],))
-    axis = tuple(range(2, len(shape)))
-    out, mean, variance = apply(PRIMITIVES[f"batch_norm{suffix}"], *operands, view=shape, axis=axis, affine=affine, eps=float(eps))
+    about = {"view": shape, "axis": tuple(range(2, len(shape))), "affine": affine, "eps": float(eps)}
+    out, mean, variance = apply(PRIMITIVES[f"batch_norm{suffix}"], *operands, **about)
+    if eps == 0:
+        out = _of_constants(operands, suffix, about, variance, None if bias is None else reshape(bias, affine))
     number = math.prod(shape[2:])
     if number and shape[0]:
         _update(running_mean, mean._array.reshape(shape[:2]).mean(0), momentum)
         batch = variance._array.reshape(shape[:2]).mean(0)
         _update(running_var, batch * ratio_of_sizes(number, max(number - 1, 1), batch), momentum)
     return out
+
+
+def _of_constants(operands: Any, suffix: str, about: dict[str, Any], variance: Tensor, bias: Any) -> Tensor:
+    """Without `eps`, channels whose variance is zero become zeros before `weight` and `bias`; they have no gradient."""
+    shape = about["view"]
+    constant = wrap(variance._array.reshape(shape[:2] + (1,) * (len(shape) - 2)) == 0)
+    array = operands[0]._array
+    others = np.broadcast_to(library_of_array(array).arange(math.prod(shape[2:])).reshape(shape[2:]), shape).astype(array.dtype)
+    varied = where(constant, wrap(others), operands[0])
+    out = apply(PRIMITIVES[f"batch_norm{suffix}"], varied, *operands[1:], **about)[0]
+    return where(constant, 0.0 if bias is None else cast(bias, out.dtype), out)
 
 
 @function(method=False)

@@ -13,21 +13,24 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.torch.core import dtypes
+from dynagraph.markers import is_compiling
+from dynagraph.torch.core.arrays import library_of_array
 from dynagraph.torch.core.dtypes import Size
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.layouts import layout, sparse_coo, sparse_csr, strided
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
-from dynagraph.torch.functions import printing
 from dynagraph.torch.functions.common import dim_of
 from dynagraph.torch.functions.conversion import to_device
+from dynagraph.torch.functions.indexing import getitem
 from dynagraph.torch.functions.joining import cat
 from dynagraph.torch.functions.selection import INDEX_SELECT
 from dynagraph.torch.functions.shapes import reshape
+from dynagraph.torch.functions.sparse_texts import LAYOUT_NAMES, text_of
+from dynagraph.torch.functions.ternary import where
 
 _INT64 = np.dtype(np.int64)
-LAYOUT_NAMES = {strided: "Strided", sparse_coo: "Sparse", sparse_csr: "SparseCsr"}
+_NOTHING = {False: -0.0, True: complex(-0.0, -0.0)}  # x + -0.0 has the bits of x, whatever it is; by whether it is complex
 _ALIAS = PRIMITIVES["alias"].forward
 VALUES = define("sparse_values", _ALIAS, (lambda d, g: g,), ("",), backward="ValuesBackward0", is_view=True)
 ADD_AT = PRIMITIVES["index_add_zeros"]
@@ -51,8 +54,8 @@ def strides_of(shape: tuple[int, ...]) -> np.ndarray:
 class SparseTensor(Tensor):
     """What sparse tensors of both layouts share."""
 
-    __slots__ = ("_held", "_size")
-    _held: Tensor  # the values
+    __slots__ = ("_all", "_size")
+    _all: Tensor  # the values, and in captured code others that do not count
     _size: tuple[int, ...]
     layout: Any = strided
     is_sparse, is_sparse_csr = False, False
@@ -69,17 +72,26 @@ class SparseTensor(Tensor):
     def _storage(self) -> Any:  # type: ignore[override]
         raise NotImplementedError(f"Cannot access storage of a tensor of layout {self.layout}")
 
+    @property
+    def _held(self) -> Tensor:
+        """The values."""
+        return self._all
+
+    @_held.setter
+    def _held(self, values: Tensor) -> None:
+        self._all = values
+
     # -- autograd: by the values --
-    _grad_fn = property(lambda self: self._held.grad_fn)
-    _requires_grad = property(lambda self: self._held.requires_grad)
-    grad_fn = property(lambda self: self._held.grad_fn)
-    is_leaf = property(lambda self: self._held.is_leaf)
-    _version = property(lambda self: self._held._version)
-    retains_grad = property(lambda self: self._held.retains_grad)
+    _grad_fn = property(lambda self: self._all.grad_fn)
+    _requires_grad = property(lambda self: self._all.requires_grad)
+    grad_fn = property(lambda self: self._all.grad_fn)
+    is_leaf = property(lambda self: self._all.is_leaf)
+    _version = property(lambda self: self._all._version)
+    retains_grad = property(lambda self: self._all.retains_grad)
 
     @property
     def requires_grad(self) -> bool:
-        return self._held.requires_grad
+        return self._all.requires_grad
 
     @requires_grad.setter
     def requires_grad(self, on: bool) -> None:
@@ -110,9 +122,17 @@ class SparseTensor(Tensor):
         """The same places with other values."""
         raise NotImplementedError
 
+    def _with(self, values: Tensor) -> Any:
+        """The same places with other values for all that `_all` holds."""
+        return self._like(values)
+
     def _parts(self) -> tuple[Tensor, ...]:
         """The tensors of places."""
         raise NotImplementedError
+
+    def _all_parts(self) -> tuple[Tensor, ...]:
+        """The same for all that `_all` holds."""
+        return self._parts()
 
     def register_hook(self, hook: Callable[[Any], Any]) -> Any:
         """Call ``hook(grad)`` when the gradient by this tensor has been computed."""
@@ -134,7 +154,7 @@ class SparseTensor(Tensor):
 
     def detach(self) -> Any:
         """The same memory, without history."""
-        return self._like(self._held.detach())
+        return self._with(self._all.detach())
 
     data = property(detach)
 
@@ -146,10 +166,10 @@ class SparseTensor(Tensor):
     # -- what it is --
     shape = property(lambda self: Size(self._size))
     ndim = property(lambda self: len(self._size))
-    dtype = property(lambda self: self._held.dtype)
-    device = property(lambda self: self._held.device)
-    is_cuda = property(lambda self: self._held.is_cuda)
-    is_cpu = property(lambda self: self._held.is_cpu)
+    dtype = property(lambda self: self._all.dtype)
+    device = property(lambda self: self._all.device)
+    is_cuda = property(lambda self: self._all.is_cuda)
+    is_cpu = property(lambda self: self._all.is_cpu)
     T = property(lambda self: self.t())
     mT = property(lambda self: self.transpose(-2, -1))
 
@@ -225,8 +245,8 @@ class SparseTensor(Tensor):
     # -- others of the same places --
     def _mapped(self, change: Callable[[Tensor], Tensor]) -> Any:
         """Of changed values, which may lie on another device; itself where they are the same."""
-        values = change(self._held)
-        return self if values is self._held else self._like(values)
+        values = change(self._all)
+        return self if values is self._all else self._with(values)
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
         """As another dtype, or on another device; the tensor itself where it has both."""
@@ -242,8 +262,8 @@ class SparseTensor(Tensor):
 
     def clone(self, *, memory_format: Any = None) -> Any:
         """A copy, also of the places."""
-        made = self._like(self._held.clone())
-        return made._placed(tuple(p.clone() for p in self._parts()))
+        made = self._with(self._all.clone())
+        return made._placed(tuple(p.clone() for p in self._all_parts()))
 
     def _placed(self, parts: tuple[Tensor, ...]) -> Any:
         raise NotImplementedError
@@ -274,22 +294,58 @@ for _name in ("float", "double", "half", "bfloat16", "int", "long", "short", "ch
 
 
 class COOTensor(SparseTensor):
-    """A tensor of values at coordinates: the columns of `_places`.  Several values may have one place: they count added up."""
+    """A tensor of values at coordinates: the columns of `_places`.  Several values may have one place: they count added up.
 
-    __slots__ = ("_is_coalesced", "_places")
-    _places: Tensor
+    How many values there are may be data.  Captured code then holds more (`_all`, `_all_places`) and a mask of those that count
+    (`_counts`, else None); the others' places are any.  Whoever asks for `_held` or `_places` has them chosen, which captured code
+    leaves to Python.
+    """
+
+    __slots__ = ("_all_places", "_counts", "_is_coalesced")
+    _all_places: Tensor
+    _counts: Any
     _is_coalesced: bool
     layout = sparse_coo
     is_sparse = True
 
+    @property
+    def _held(self) -> Tensor:  # type: ignore[override]
+        if self._counts is not None:
+            self.choose()
+        return self._all
+
+    @_held.setter
+    def _held(self, values: Tensor) -> None:
+        self._all = values
+
+    @property
+    def _places(self) -> Tensor:
+        if self._counts is not None:
+            self.choose()
+        return self._all_places
+
+    def choose(self) -> None:
+        """Keep the values that count alone."""
+        if self._counts is not None:
+            values = getitem(self._all, wrap(self._counts))  # here captures break
+            self._all, self._all_places = values, wrap(self._all_places._array[:, self._counts])
+            self._counts = None
+            self._is_coalesced = self._is_coalesced or values._array.shape[0] < 2
+
     def _parts(self) -> tuple[Tensor, ...]:
         return (self._places,)
+
+    def _all_parts(self) -> tuple[Tensor, ...]:
+        return (self._all_places,)
 
     def _like(self, values: Tensor) -> COOTensor:
         return coo(to_device(self._places, values.device), values, self._size, self._is_coalesced)
 
+    def _with(self, values: Tensor) -> COOTensor:
+        return coo(to_device(self._all_places, values.device), values, self._size, self._is_coalesced, self._counts)
+
     def _placed(self, parts: tuple[Tensor, ...]) -> COOTensor:
-        (self._places,) = parts
+        (self._all_places,) = parts
         return self
 
     def _gradient(self, values: Tensor) -> COOTensor:
@@ -303,24 +359,27 @@ class COOTensor(SparseTensor):
         """The sum with another tensor: the places of both, one after another."""
         if self.sparse_dim() != other.sparse_dim():
             raise RuntimeError("add: expected 'self' and 'other' to have same number of sparse dimensions")
-        places = wrap(np.concatenate((self._places._array, other._places._array), 1))
-        return coo(places, cat([self._held, other._held]), self._size, False)
+        places = wrap(np.concatenate((self._all_places._array, other._all_places._array), 1))
+        counts = None
+        if self._counts is not None or other._counts is not None:
+            counts = np.concatenate((self._which_count(), other._which_count()))
+        return coo(places, cat([self._all, other._all]), self._size, False, counts)
 
     def detached_copy(self) -> COOTensor:
         """The same places and values in memory of its own, without history."""
-        values, places = (wrap(np.array(t._array)) for t in (self._held, self._places))
-        return coo(places, values, self._size, False)
+        values, places = (wrap(np.array(t._array)) for t in (self._all, self._all_places))
+        return coo(places, values, self._size, False, self._counts)
 
     def become(self, other: COOTensor) -> COOTensor:
         """Take the places and values of another tensor."""
-        self._held, self._size, self._places = other._held, other._size, other._places
-        self._is_coalesced = other._is_coalesced
+        self._all, self._size, self._all_places = other._all, other._size, other._all_places
+        self._is_coalesced, self._counts = other._is_coalesced, other._counts
         return self
 
     # -- parts --
     def sparse_dim(self) -> int:
         """How many dimensions the coordinates have."""
-        return int(self._places.shape[0])
+        return int(self._all_places.shape[0])
 
     def dense_dim(self) -> int:
         """How many dimensions the values have behind the first."""
@@ -334,15 +393,35 @@ class COOTensor(SparseTensor):
 
     def flat_places(self) -> Any:
         """The coordinates as one number each, as an array."""
-        places = self._places._array
+        return self._flat(self._places._array)
+
+    def all_flat_places(self, otherwise: int) -> Any:
+        """As `flat_places`, and `otherwise` for values that do not count."""
+        flat = self._flat(self._all_places._array)
+        return flat if self._counts is None else np.where(self._counts, flat, otherwise)
+
+    def all_or_nothing(self) -> Tensor:
+        """All values, of which those that do not count change nothing where they are added."""
+        if self._counts is None:
+            return self._all
+        mask = wrap(self._counts.reshape((-1,) + (1,) * (self._all.dim() - 1)))
+        return where(mask, self._all, _NOTHING[self.is_complex()])
+
+    def _flat(self, places: Any) -> Any:
         if not places.shape[0]:
-            return np.zeros(self._nnz(), _INT64)
+            return np.zeros(places.shape[1], _INT64)
         if places.shape[0] == 1:
             return places[0]
         return strides_of(self.sparse_sizes()) @ places
 
+    def _which_count(self) -> Any:
+        values = self._all._array
+        return library_of_array(values).ones(values.shape[:1], bool) if self._counts is None else self._counts
+
     def is_coalesced(self) -> bool:
         """Whether it is known that places are in order and none occurs twice."""
+        if not self._is_coalesced:
+            self.choose()
         return self._is_coalesced
 
     def _coalesced_(self, coalesced: bool) -> COOTensor:
@@ -370,12 +449,27 @@ class COOTensor(SparseTensor):
         """With the values of each place added up, in order of the places; itself where it is so."""
         if self._is_coalesced:
             return self
+        if is_compiling() and not self._all.requires_grad:
+            return self._coalesced_in_capture()
         flat = self.flat_places()
         if len(flat) < 2:
             return coo(self._places, self._held, self._size, True)
         unique, back = np.unique(flat, return_inverse=True)
         places = wrap(coordinates(unique, self.sparse_sizes()))
         return coo(places, added(self._held, back.reshape(-1), len(unique)), self._size, True)
+
+    def _coalesced_in_capture(self) -> COOTensor:
+        """The places in order, each as often as it was given; the first of each counts, and has the values of all added up."""
+        sizes = self.sparse_sizes()
+        end = math.prod(sizes)
+        given = self.all_flat_places(end)  # those that do not count come last
+        flat = np.sort(given)
+        counts = library_of_array(flat).ones(flat.shape, bool)
+        counts[1:] = flat[1:] != flat[:-1]
+        sums = added(self._all, np.searchsorted(flat, given), len(flat))
+        if self._counts is not None:
+            counts, flat = np.logical_and(counts, flat < end), np.minimum(flat, max(end - 1, 0))
+        return coo(wrap(coordinates(flat, sizes)), sums, self._size, True, counts)
 
     # -- other layouts --
     def to_dense(self, dtype: DType | None = None, *, masked_grad: bool | None = None) -> Tensor:
@@ -511,14 +605,15 @@ def _alias(primitive: Any, x: Tensor) -> Tensor:
 def _fresh(cls: type, values: Tensor, size: tuple[int, ...]) -> Any:
     made: Any = object.__new__(cls)
     made._base = None
-    made._held, made._size = values, tuple(size)
+    made._all, made._size = values, tuple(size)
     return made
 
 
-def coo(places: Tensor, values: Tensor, size: tuple[int, ...], is_coalesced: bool) -> COOTensor:
-    """A tensor of parts that fit."""
+def coo(places: Tensor, values: Tensor, size: tuple[int, ...], is_coalesced: bool, counts: Any = None) -> COOTensor:
+    """A tensor of parts that fit; `counts`: in captured code, a mask of the values that count."""
     made: COOTensor = _fresh(COOTensor, values, size)
-    made._places, made._is_coalesced = places, is_coalesced or values._array.shape[0] < 2
+    made._all_places, made._counts = places, counts
+    made._is_coalesced = is_coalesced or (counts is None and values._array.shape[0] < 2)
     return made
 
 
@@ -542,44 +637,6 @@ def layout_asked(sparse_dim: Any, asked: Any) -> Any:
     if given not in (None, sparse_coo, sparse_csr):
         raise RuntimeError(f"to_sparse: conversion to {given} is not supported")
     return given
-
-
-# -- texts ------------------------------------------------------------------------------------------------------------
-
-
-def _part(name: str, x: Tensor, indent: int) -> str:
-    prefix = f"{name}=tensor("
-    array = x._array if isinstance(x._array, np.ndarray) else x._array.get()
-    body = printing._numbers(array, indent + len(prefix)) if array.size else f"[], size={tuple(array.shape)}"
-    return f"{prefix}{body})"
-
-
-def text_of(x: SparseTensor) -> str:
-    """As PyTorch prints it."""
-    indent = len("tensor(")
-    is_coo = isinstance(x, COOTensor)
-    names = ("indices",) if is_coo else ("crow_indices", "col_indices")
-    parts = [_part(n, p, indent) for n, p in zip(names, x._parts())]
-    text = "tensor(" + (",\n" + " " * indent).join([*parts, _part("values", x._held, indent)])
-    suffixes = [f"device='{x.device}'"] if x.is_cuda else []
-    suffixes += [f"size={x._size}", f"nnz={x._nnz()}"]
-    default = dtypes.get_default_dtype()
-    if x.dtype not in (default, dtypes.int64, dtypes.bool, default.to_complex()):
-        suffixes.append(f"dtype={x.dtype!r}")
-    suffixes.append(f"layout={x.layout}")
-    if x.grad_fn is not None:
-        suffixes.append(f"grad_fn=<{x.grad_fn.name()}>")
-    elif x.requires_grad:
-        suffixes.append("requires_grad=True")
-    length, forced = len(text) - text.rfind("\n") + 1, is_coo
-    for suffix in suffixes:
-        if forced or length + len(suffix) + 2 > printing.OPTIONS.linewidth:
-            text += ",\n" + " " * indent + suffix
-            length, forced = indent + len(suffix), False
-        else:
-            text += ", " + suffix
-            length += len(suffix) + 2
-    return text + ")"
 
 
 __all__ = [

@@ -212,23 +212,37 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
         raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
     _same_size("add", input, other)
     common = dtypes.promote_types(input.dtype, other.dtype)
-    values = other._held if alpha == 1 else other._held * alpha
-    first, second = cast(input._held, common), cast(values, common)
-    if type(input) is type(other) and all(_equal(p._array, q._array) for p, q in zip(input._parts(), other._parts())):
+    values = other._all if alpha == 1 else other._all * alpha
+    first, second = cast(input._all, common), cast(values, common)
+    if type(input) is type(other) and _are_at_the_same_places(input, other):
         made = input._like(first + second)
         if isinstance(made, COOTensor):
             made._is_coalesced = input._is_coalesced and other._is_coalesced
         return made
     x, y = input.to_sparse_coo(), other.to_sparse_coo()
-    made = x._like(first).joined_with(y._like(second))
+    made = x._with(first).joined_with(y._with(second))
     if isinstance(input, CSRTensor):
         return made.coalesce().to_sparse_csr()
     return made.coalesce() if x._is_coalesced and y._is_coalesced else made
 
 
-def _equal(a: Any, b: Any) -> bool:
-    """Whether two arrays of places are the same.  Captured code takes it that they are not: a program that finds that they are
-    leaves the call to Python."""
+def _are_at_the_same_places(x: Any, y: Any) -> bool:
+    """Captured code takes it that they are not: a program that finds that they are leaves the call to Python."""
+    if is_compiling() and isinstance(x, COOTensor) and not (x._counts is None and y._counts is None):
+        if x.sparse_dim() != y.sparse_dim():
+            return False
+        first, second = _in_front(x), _in_front(y)
+        return _are_same(*(np.concatenate((a, np.full_like(b, -1))) for a, b in ((first, second), (second, first))))
+    return all(_are_same(p._array, q._array) for p, q in zip(x._parts(), y._parts()))
+
+
+def _in_front(x: COOTensor) -> Any:
+    """The places of the values that count in their order, and behind them, for each that does not, -1."""
+    flat = x.all_flat_places(-1)
+    return flat if x._counts is None else flat[np.argsort(np.logical_not(x._counts), kind="stable")]
+
+
+def _are_same(a: Any, b: Any) -> bool:
     if a.shape != b.shape:
         return False
     same = (a == b).all()
@@ -253,7 +267,7 @@ def mul(input: Any, other: Any) -> Any:
     if not isinstance(input, SparseTensor):
         input, other = other, input
     if _is_scalar(other):
-        return input._like(input._held * other)
+        return input._with(input._all * other)
     if isinstance(other, SparseTensor):
         _same_size("mul", input, other)
         x = input.to_sparse_coo()
@@ -280,7 +294,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
         shape = list(other.shape) if isinstance(other, Tensor) else []
         raise RuntimeError(f"Sparse division requires a scalar or zero-dim dense tensor divisor (got shape {shape} for divisor)")
     x = input if rounding_mode is None or isinstance(input, CSRTensor) else input.coalesce()
-    return x._like(_TORCH["div"](x._held, other, rounding_mode=rounding_mode))
+    return x._with(_TORCH["div"](x._all, other, rounding_mode=rounding_mode))
 
 
 def floor_divide(input: Any, other: Any) -> Any:
@@ -424,7 +438,7 @@ def _elementwise(name: str) -> Callable[..., Any]:
     dense = getattr(Tensor, name)
 
     def compute(input: Any) -> Any:
-        return input._like(dense(input._held)) if linear else _mapped(input, dense)
+        return input._with(dense(input._all)) if linear else _mapped(input, dense)
 
     compute.__name__ = compute.__qualname__ = name
     compute.__doc__ = f"``torch.{name}``, which leaves zeros as they are."
@@ -494,10 +508,10 @@ def _add_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     if isinstance(other, COOTensor) and _is_added_where_it_is(self, other):
         check_write(self)
         count, width = math.prod(other.sparse_sizes()), math.prod(other._size[other.sparse_dim() :])
-        values = other._held._array if alpha == 1 else (other._held * alpha)._array
+        values = other.all_or_nothing() if alpha == 1 else other._with(other._all * alpha).all_or_nothing()
         array = self._array  # captured code writes to it where it is, but not by way of another shape
         rows = array if array.shape == (count, width) else array.reshape(count, width)
-        add_rows(rows, other.flat_places(), values.reshape(len(values), width), 0)
+        add_rows(rows, other.all_flat_places(0), values._array.reshape(values._array.shape[0], width), 0)
         written(self)
         return self
     return _dense_add_(self, other.to_dense() if isinstance(other, SparseTensor) else other, alpha=alpha)

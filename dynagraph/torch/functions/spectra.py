@@ -231,13 +231,13 @@ def istft(
     bins, count = x._array.shape[-2:]
     if onesided is None:
         onesided = bins != n_fft
-    if return_complex and onesided:
-        raise RuntimeError("Cannot have onesided output if window or input is complex")
     if bins != (n_fft // 2 + 1 if onesided else n_fft):
         match = "n_fft / 2 + 1 when onesided=True" if onesided else "n_fft when onesided=False"
         raise RuntimeError(
             f"{about}: expected the frequency dimension (3rd to the last) of the input tensor to match {match}, but got {bins}"
         )
+    if return_complex and onesided:
+        raise RuntimeError("Cannot have onesided output if window or input is complex")
     if not return_complex and window is not None and window._array.dtype.kind == "c":
         raise RuntimeError("Complex windows are incompatible with return_complex=False")
     whole = _whole_window(window, win, n_fft, x)
@@ -251,7 +251,7 @@ def istft(
         frames = irfft(narrow(frames, -1, 0, n_fft // 2 + 1), n_fft, norm=norm)
     total = n_fft + hop * (count - 1)
     signal = apply(OVERLAPPED, mul(frames, whole), length=total, step=hop)
-    squares = expand(mul(whole, whole.conj()).abs(), (1, count, n_fft))  # type: ignore[attr-defined]
+    squares = expand(mul(whole, whole), (1, count, n_fft))  # of complex windows, too, as PyTorch has it
     weights = apply(OVERLAPPED, squares, length=total, step=hop)
     start = n_fft // 2 if center else 0
     end = start + length if length is not None else total - n_fft // 2 if center else total

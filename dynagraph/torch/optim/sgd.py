@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.optim.optimizer import ParamsT, check_fused, hyper
 from dynagraph.torch.optim.per_element import PerElement, decay_number, decay_of, decayed
-from dynagraph.torch.optim.sparse_rows import add_scaled
+from dynagraph.torch.optim.sparse_rows import add_scaled, chosen_afterwards
 from dynagraph.torch.optim.states import filled
 
 
@@ -116,6 +116,7 @@ class SGD(PerElement):
                 buffer = state["momentum_buffer"] = grad.detach().clone()
             else:
                 buffer.mul_(group["momentum"]).add_(grad, alpha=1 - group["dampening"])
+            chosen_afterwards(buffer)
             grad = grad.add(buffer, alpha=group["momentum"]) if group["nesterov"] else buffer
         add_scaled(param, grad, -lr)
 

@@ -11,6 +11,17 @@ from dynagraph.torch.optim.sparse_rows import Rows, scaled
 from dynagraph.torch.optim.states import filled
 
 
+def counted(state: dict[str, Any]) -> int:
+    """The number of this step, which a state counts; in captured code a number that the program is given."""
+    state["step"] += 1
+    return state["step"]  # type: ignore[no-any-return]
+
+
+def number_after(state: dict[str, Any], steps: int) -> float:
+    """The number of the step after so many others."""
+    return float(state["step"] + steps + 1)
+
+
 class SparseAdam(PerTensor):
     """Adam of the places that a sparse gradient has: averages and parameters elsewhere stay as they are."""
 
@@ -44,7 +55,7 @@ class SparseAdam(PerTensor):
     def _step_tensor(self, group: dict[str, Any], param: Any, grad: Any, state: dict[str, Any]) -> None:
         beta1, beta2 = group["betas"]
         rows = Rows(-grad if group.get("maximize", False) else grad)
-        state["step"] += 1
+        step = counted(state)
         values = rows.values
         if not values.numel():
             return
@@ -52,9 +63,8 @@ class SparseAdam(PerTensor):
         change_m, change_v = (values - m) * (1 - beta1), (values * values - v) * (1 - beta2)
         rows.add(state["exp_avg"], change_m)
         rows.add(state["exp_avg_sq"], change_v)
-        step = state["step"]
         size = hyper(group["lr"]) * (1 - beta2**step) ** 0.5 / (1 - beta1**step)
         rows.add(param, scaled((m + change_m) / ((v + change_v).sqrt() + group["eps"]), -size))
 
 
-__all__ = ["SparseAdam"]
+__all__ = ["SparseAdam", "counted", "number_after"]

@@ -12,38 +12,19 @@ import numpy as np
 
 from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.arrays import library_of_array
 from dynagraph.torch.core.nodes import is_half
-from dynagraph.torch.core.tensor import made, wrap
+from dynagraph.torch.core.tensor import made
 from dynagraph.torch.functions.common import cast
-from dynagraph.torch.functions.sparse import COOTensor, added, coo, coordinates
-from dynagraph.torch.functions.ternary import where
-
-_NOTHING = {False: -0.0, True: complex(-0.0, -0.0)}  # x + -0.0 has the bits of x, whatever it is; by whether it is complex
+from dynagraph.torch.functions.sparse import COOTensor, coo
 
 
 class Rows:
-    """The rows of a sparse gradient: `grad` has a value for each.
-
-    `counts` is a mask of the values that count; None where all do, as in all eager steps.
-    """
+    """The rows of a sparse gradient: `grad` has a value for each, and in captures others that do not count (`_counts`)."""
 
     def __init__(self, grad: COOTensor):
-        self.counts: Any = None
-        if not is_compiling() or grad.is_coalesced() or grad._nnz() < 2:
-            self.grad = grad.coalesce()
-        else:
-            self._add_up(grad)
-
-    def _add_up(self, grad: COOTensor) -> None:
-        """The places in order, each as often as it was given; all values of one are added up at the first of them."""
-        given = grad.flat_places()
-        flat = np.sort(given)
-        counts = library_of_array(flat).ones(flat.shape, bool)
-        counts[1:] = flat[1:] != flat[:-1]
-        sums = added(grad._held, np.searchsorted(flat, given), len(flat))
-        self.grad = coo(wrap(coordinates(flat, grad.sparse_sizes())), sums, grad._size, True)
-        self.counts = counts
+        once = grad.coalesce()
+        self._counts = once._counts
+        self.grad = once if self._counts is None else coo(once._all_places, once._all, once._size, True)
 
     @property
     def values(self) -> Any:
@@ -56,10 +37,7 @@ class Rows:
 
     def add(self, tensor: Any, changes: Any) -> None:
         """Add changes, one for each row, to a tensor of the parameter's shape, in place."""
-        if self.counts is not None:
-            mask = wrap(self.counts.reshape((-1,) + (1,) * (changes.dim() - 1)))
-            changes = where(mask, changes, _NOTHING[changes.is_complex()])
-        tensor.add_(coo(self.grad.indices(), changes, self.grad._size, True))
+        tensor.add_(coo(self.grad.indices(), changes, self.grad._size, True, self._counts))
 
 
 def number_of(counter: Any) -> Any:
@@ -80,7 +58,12 @@ def add_scaled(tensor: Any, grad: Any, number: Any) -> None:
     if type(number) in (int, float):
         tensor.add_(grad, alpha=number)
     else:
-        tensor.add_(grad._like(scaled(grad._held, number)))
+        tensor.add_(grad._with(scaled(grad._all, number)))
 
 
-__all__ = ["Rows", "add_scaled", "number_of", "scaled"]
+def chosen_afterwards(state: COOTensor) -> None:
+    """Have a state hold the values that count alone, when the program has run whose step made it; others are not kept."""
+    state.choose()
+
+
+__all__ = ["Rows", "add_scaled", "chosen_afterwards", "number_of", "scaled"]

@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.markers import is_compiling
 from dynagraph.torch.amp.autocast_mode import regions_now
 from dynagraph.torch.autograd import backward
 from dynagraph.torch.autograd.function import Function
 from dynagraph.torch.autograd.graph import saved_tensors_hooks
+from dynagraph.torch.core.arrays import as_if_new
 from dynagraph.torch.core.engine import accumulates_all, run_number
 from dynagraph.torch.core.generator import default_generator, generators_of_gpus
 from dynagraph.torch.core.grad_mode import enable_grad, is_grad_enabled
@@ -70,7 +72,7 @@ class set_checkpoint_debug_enabled:
 
 
 def _random_state() -> list[tuple[Any, Any]]:
-    return [(g, g.get_state()) for g in (default_generator, *generators_of_gpus().values())]
+    return [(g, g.place()) for g in (default_generator, *generators_of_gpus().values())]
 
 
 class _random_as:
@@ -83,12 +85,12 @@ class _random_as:
         if self.state is not None:
             self.before = _random_state()
             for generator, state in self.state:
-                generator.set_state(state)
+                generator.go_to(state)
 
     def __exit__(self, *_: Any) -> None:
         if self.state is not None:
             for generator, state in self.before:
-                generator.set_state(state)
+                generator.go_to(state)
 
 
 def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
@@ -102,6 +104,14 @@ def set_device_states(devices: Sequence[int], states: Sequence[Tensor], *, devic
     found = generators_of_gpus()
     for number, state in zip(devices, states):
         found[number].set_state(state)
+
+
+def _once_more(tensor: Tensor) -> Tensor:
+    """A saved input for the second computation, which programs make indeed: they keep nothing of the first one for it."""
+    if not is_compiling():
+        return tensor
+    made = wrap(as_if_new(tensor._array))
+    return made.requires_grad_() if tensor.requires_grad else made
 
 
 # -- with a backward of its own ---------------------------------------------------------------------------------------
@@ -143,7 +153,7 @@ class CheckpointFunction(Function):
             )
         inputs = list(ctx.inputs)
         for k, tensor in zip(ctx.places, ctx.saved_tensors):
-            inputs[k] = tensor
+            inputs[k] = _once_more(tensor)
         given = detach_variable(tuple(inputs))
         with _random_as(ctx.random), ctx.regions[0], ctx.regions[1], enable_grad():
             outputs = ctx.run_function(*given)
@@ -222,7 +232,7 @@ class _Frame:
             raise RuntimeError(SECOND_TIME)
         inputs = list(ctx.others)
         for k, tensor in zip(ctx.places, ctx.saved_tensors):
-            inputs[k] = tensor
+            inputs[k] = _once_more(tensor)
         self.found = 0
         different = []
 

@@ -81,6 +81,8 @@ CASES = [
             T(8, kind="positive"), **ONLY),
     program("istft, complex", lambda torch, x, w: _istft(torch, x, w, onesided=False, return_complex=True), T(8, 4, dtype="complex128"),
             T(8, kind="positive"), **ONLY),
+    program("istft, complex window", lambda torch, x, w: _istft(torch, x, w + 0.5j, onesided=False, return_complex=True),
+            T(8, 4, dtype="complex128"), T(8, kind="positive"), **ONLY),
     program("istft, not centred", lambda torch, x, w: _istft(torch, x, w, center=False), HALF_SPECTRUM, T(8, kind="positive"), **ONLY),
     error("istft", T(5, 4), 8, _text=True),
     error("istft", T(4, 4, dtype="complex128"), 8),

@@ -11,6 +11,13 @@ FLOATS = "float32 float16 bfloat16 int64"
 _MASK = T(3, 4, kind="bool")
 
 
+def _of_constants(torch: Any, weight: Any, bias: Any) -> Any:
+    """Channels of one value, and others: their variance is zero, or it is not."""
+    x = torch.stack([torch.ones(3, 5), torch.arange(15.0).reshape(3, 5)]).to(weight.dtype)
+    found = torch.nn.functional.instance_norm(x, weight=weight, bias=bias, eps=0.0)
+    return found, torch.nn.functional.instance_norm(x, torch.zeros_like(weight), torch.ones_like(weight), eps=0.0)
+
+
 def _running(name: str, training: bool) -> Case:
     """The result, and the running statistics afterwards."""
 
@@ -104,6 +111,7 @@ CASES: list[Case] = [
     case(F + "group_norm", T(2, 4, 3, 2), 4, _dtypes="float32"),
     case(F + "group_norm", T(2, 4), 2, T(4), _dtypes=""),
     case(F + "instance_norm", T(2, 3, 4, 2), _dtypes="float32"),
+    program("instance_norm of constants, without eps", _of_constants, T(3), T(3)),
     case(F + "rms_norm", T(2, 3, 4), (4,), T(4), _tolerance=10, _dtypes=FLOATS),
     case(F + "rms_norm", T(2, 3, 4), (3, 4), _tolerance=10, _dtypes=FLOATS),
     *(case(F + name, T(4, 3, 2, layout="T"), *args, _dtypes="")

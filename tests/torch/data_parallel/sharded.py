@@ -228,6 +228,66 @@ def compiled_steps_of_other_kinds() -> None:
     assert distance(whole(ours), whole(theirs)) < 1e-12
 
 
+def _scaled_training(module: Any, step_of: Any = lambda step: step) -> list[float]:
+    """With a gradient that is not finite in one step, on the last rank alone where there are several; the scales."""
+    optimizer = adam(module.parameters())
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
+    last = not isinstance(module, FSDPModule) or dist.get_rank() == dist.get_world_size() - 1
+
+    def step(x: Any, y: Any, bad: Any) -> Any:
+        optimizer.zero_grad()
+        loss = loss_of(module, x, y)
+        scaler.scale(loss).backward()
+        grad: Any = next(module.parameters()).grad
+        (grad.to_local() if isinstance(grad, DTensor) else grad).add_(bad)
+        scaler.step(optimizer)
+        scaler.update()
+        return loss.detach()
+
+    run, scales = step_of(step), []
+    for k, (x, y) in enumerate(data(6)):
+        own = mine([(x, y)])[0] if isinstance(module, FSDPModule) else (x, y)
+        run(*own, torch.full((), torch.inf if k == 3 and last else 0.0, dtype=torch.float64))
+        scales.append(scaler.get_scale())
+    return scales
+
+
+def scaled_gradients() -> None:
+    """A step is skipped on all ranks, whoever found a gradient that is not finite; in programs, too."""
+    expected = model()
+    scales = _scaled_training(expected)
+    assert scales == [1024.0, 2048.0, 2048.0, 1024.0, 1024.0, 2048.0]
+    for step_of in (lambda step: step, lambda step: dg.compile(step, mode="max")):
+        module = sharded()
+        assert _scaled_training(module, step_of) == scales
+        assert distance(whole(module), expected) < 1e-12
+
+
+def compiled_steps_with_checkpoints() -> None:
+    """Blocks are gathered and computed again in backward: one program."""
+
+    class Checkpointed(nn.Module):
+        def __init__(self, layers: Any):
+            super().__init__()
+            self.layers = layers
+
+        def forward(self, x: Any) -> Any:
+            for layer in self.layers:
+                x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False) if isinstance(layer, nn.Linear) else layer(x)
+            return x
+
+    expected = model()
+    train(expected, adam(expected.parameters()), data(6))
+    module = Checkpointed(model())
+    for layer in module.layers:
+        if isinstance(layer, nn.Linear):
+            fully_shard(layer)
+    fully_shard(module)
+    compiled = _compiled_training(module)
+    assert distance({name.removeprefix("layers."): v for name, v in whole(module).items()}, expected) < 1e-12
+    assert compiled.stats.compiles + compiled.stats.restored == 1, (compiled.stats, compiled.stats.breaks)
+
+
 def memory_of_each_rank() -> None:
     """Bytes of arrays that a rank holds between steps and the most within one, of a model of 8 layers."""
     ranks, width, layers = dist.get_world_size(), 128, 8
@@ -334,5 +394,5 @@ def checkpoints() -> None:
 
 CHECKS = [
     divided_states, divided_parameters, unusual_models, mixed_precision, compiled_steps_of_divided_modules,
-    compiled_steps_of_other_kinds, memory_of_each_rank, checkpoints,
+    compiled_steps_of_other_kinds, scaled_gradients, compiled_steps_with_checkpoints, memory_of_each_rank, checkpoints,
 ]  # fmt: skip

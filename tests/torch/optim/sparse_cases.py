@@ -23,12 +23,16 @@ ROWS, WIDTH = 12, 3
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def table_and_step(torch: Any, case: Case, dtype: str = "float64", width: int = WIDTH, **others: Any) -> tuple[Any, Any, Any]:
-    """Two tables, of which the second is used less, an optimizer and a step of training."""
+def table_and_step(
+    torch: Any, case: Case, dtype: str = "float64", width: int = WIDTH, padding: int | None = None, **others: Any
+) -> tuple[Any, Any, Any]:
+    """Two tables, of which the second is used less, an optimizer and a step of training; row `padding` has no gradient."""
     name, options = case
     rng = np.random.default_rng(1)
     weights = [torch.tensor(rng.normal(size=(ROWS, width)), dtype=getattr(torch, dtype)) for _ in range(2)]
-    first, second = (torch.nn.Embedding.from_pretrained(w, freeze=False, sparse=True) for w in weights)
+    first, second = (
+        torch.nn.Embedding.from_pretrained(w, freeze=False, sparse=True, padding_idx=padding) for w in weights
+    )
     optimizer = getattr(torch.optim, name)([first.weight, second.weight], **{**options, **others})
 
     def step(numbers: Any) -> Any:

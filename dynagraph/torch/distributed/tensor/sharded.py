@@ -146,6 +146,14 @@ class DTensor(Tensor):
             norms.append(own[0])
         return norms
 
+    @staticmethod
+    def greatest_over_ranks(tensors: Sequence[DTensor], value: Tensor) -> Tensor:
+        """The greatest of a value that each rank has, over all ranks that have parts of these tensors."""
+        greatest = value.reshape(1).clone()
+        for group in {id(tensor._group): tensor._group for tensor in tensors}.values():
+            dist.all_reduce(greatest, dist.ReduceOp.MAX, group=group)
+        return greatest[0]
+
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return f"DTensor(local_tensor={self.to_local()!r}, placements={self.placements})"
 
