@@ -39,6 +39,7 @@ void dg_pool_trim(size_t limit);
 void dg_pool_set_limit(size_t limit);
 PyObject *dg_pool_stats(void);
 PyObject *dg_py_new_array(PyObject *module, PyObject *args);
+PyObject *dg_py_new_zeros(PyObject *module, PyObject *args);
 int dg_pool_start(void);
 /* a new C-order array; `descr` is borrowed */
 PyObject *dg_new_array(PyArray_Descr *descr, int ndim, const npy_intp *shape, size_t nbytes);

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph._core import _dispatch
 from dynagraph.torch.core.arrays import library_of_array
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.tensor import Tensor, wrap
@@ -125,7 +126,7 @@ def filled(like: Tensor, value: Any) -> Tensor:
     if value:
         return wrap(library.full_like(array, value))
     if array.flags.c_contiguous:  # memory that the system gives is zeros: the first step touches it, in all threads
-        return wrap(library.zeros(array.shape, array.dtype))
+        return wrap((_dispatch.new_zeros if library is np else library.zeros)(array.shape, array.dtype))
     return wrap(library.zeros_like(array))
 
 
