@@ -619,23 +619,30 @@ def _standing_there(
     return found
 
 
-def saved(value: Any, graph: Graph, holdings: Holdings, guards: Iterable[Guard], function: types.FunctionType) -> bytes:
-    """The bytes of a value, of a graph that belongs to it, and of the sources that they need.  `function`: whose program it is."""
+def saved(value: Any, graph: Graph, holdings: Holdings, guards: tuple[Guard, ...], function: types.FunctionType) -> bytes:
+    """The bytes of a value, of a graph and guards that belong to it, and of the sources that they need.  `function`: whose program
+    it is.
+    """
     known = Known(holdings, guards, function)
-    rows, referred = known.written_with_references(graph)
-    data = known.written((value, tuple(referred), (graph.name, graph.library, graph.n_checks)))
-    return pickle.dumps((tuple(known.sources), data, rows))
+    rows, of_graph = known.written_with_references(graph)
+    texts, of_guards = known.written_with_references(guards)
+    data = known.written((value, (*of_graph, *of_guards), (graph.name, graph.library, graph.n_checks)))
+    return pickle.dumps((tuple(known.sources), data, rows, texts))
 
 
-def loaded(data: bytes, function: types.FunctionType, values: tuple[Any, ...]) -> tuple[Any, Graph]:
-    """What `saved` has written, for a call of the function with these bound parameters; raises Stale."""
-    sources, value, rows = pickle.loads(data)
+def loaded(
+    data: bytes, function: types.FunctionType, values: tuple[Any, ...]
+) -> tuple[Any, Graph, Callable[[], tuple[Guard, ...]]]:
+    """What `saved` has written, for a call of the function with these bound parameters; raises Stale.  The guards come last: what
+    reads them, which works as long as nothing of what they refer to is replaced.
+    """
+    sources, value, rows, texts = pickle.loads(data)
     try:
         loader = Loader(value, function, _standing_there(sources, function, values))
         value, _, (name, library, n_checks) = loader.load()
     except (AttributeError, ImportError) as error:  # a name that pickle itself looks up
         raise Stale(str(error)) from error
-    return value, UnreadGraph(name, library, n_checks, loader.later(rows))
+    return value, UnreadGraph(name, library, n_checks, loader.later(rows)), loader.later(texts)
 
 
 __all__ = ["Holdings", "NotSaved", "Stale", "code_digest", "function_digest", "loaded", "saved"]

@@ -42,40 +42,47 @@ static int class_of(size_t size)
     return number;
 }
 
-/* Memory that begins at a huge page; a last part of one is a huge page where most of it is used. */
-static void *map_memory(size_t *size)
+/* A block whose data begin at a huge page; a last part of one is a huge page where most of it is used.  The header is in a page before
+   them: those who fill the data touch them first, in all threads. */
+static block *map_block(size_t size)
 {
-    size_t page = (size_t)sysconf(_SC_PAGE_SIZE), rest = *size % HUGE_PAGE;
-    *size = rest > HUGE_PAGE / 2 ? *size - rest + HUGE_PAGE : (*size + page - 1) / page * page;
-    char *start = mmap(NULL, *size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (start == MAP_FAILED)
+    size_t page = (size_t)sysconf(_SC_PAGE_SIZE), rest = size % HUGE_PAGE;
+    size_t length = rest > HUGE_PAGE / 2 ? size - rest + HUGE_PAGE : (size + page - 1) / page * page;
+    char *room = mmap(NULL, page + length + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED)
         return NULL;
-    size_t before = (HUGE_PAGE - (uintptr_t)start % HUGE_PAGE) % HUGE_PAGE;
+    size_t before = (HUGE_PAGE - (uintptr_t)(room + page) % HUGE_PAGE) % HUGE_PAGE;
     if (before)
-        munmap(start, before);
-    start += before;
-    munmap(start + *size, HUGE_PAGE - before);
+        munmap(room, before);
+    char *data = room + before + page;
+    munmap(data + length, HUGE_PAGE - before);
 #ifdef MADV_HUGEPAGE
-    madvise(start, *size, MADV_HUGEPAGE);
+    madvise(data, length, MADV_HUGEPAGE);
 #endif
-    return start;
+    block *b = (block *)(data - HEADER);
+    b->start = data - page;
+    b->mapped = page + length;
+    return b;
 }
 
 static block *make(int number)
 {
-    size_t size = class_size(number), mapped = 0;
+    size_t size = class_size(number);
     void *start = NULL;
-    if (size + HEADER >= HUGE_PAGE) {
-        mapped = size + HEADER;
-        start = map_memory(&mapped);
-    } else if (posix_memalign(&start, HEADER, size + HEADER) != 0) {
-        start = NULL;
+    block *b;
+    if (size >= HUGE_PAGE) {
+        b = map_block(size);
+    } else if (posix_memalign(&start, HEADER, size + HEADER) == 0) {
+        b = start;
+        *b = (block){.start = start};
+    } else {
+        b = NULL;
     }
-    if (!start)
-        return NULL;
-    block *b = start;
     _Static_assert(sizeof *b <= HEADER, "the data after a block's header is 64-byte aligned");
-    *b = (block){.size = size, .class_number = number, .start = start, .mapped = mapped};
+    if (b) {
+        b->size = size;
+        b->class_number = number;
+    }
     return b;
 }
 
@@ -240,7 +247,8 @@ static PyObject *handler_capsule;
 static PyObject *new_array(PyArray_Descr *descr, int ndim, const npy_intp *shape, size_t nbytes, int zeros)
 {
     Py_INCREF(descr);
-    void *data = nbytes < SMALL || PyDataType_REFCHK(descr) ? NULL : zeros ? take_zeros(nbytes) : dg_pool_take(nbytes);
+    size_t least = zeros ? HUGE_PAGE : SMALL; /* smaller zeros of NumPy's are pages that nobody has touched, too */
+    void *data = nbytes < least || PyDataType_REFCHK(descr) ? NULL : zeros ? take_zeros(nbytes) : dg_pool_take(nbytes);
     if (!data) /* NumPy's own memory, or its own error */
         return zeros ? PyArray_Zeros(ndim, shape, descr, 0)
                      : PyArray_NewFromDescr(&PyArray_Type, descr, ndim, shape, NULL, NULL, 0, NULL);
