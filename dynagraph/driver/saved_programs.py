@@ -183,8 +183,10 @@ def _written(function: types.FunctionType, captured: Captured, executable: Execu
             native.entry, native.workspace, native.release_gil, native.limits, native.external_call,
         )  # fmt: skip
     program, guards = captured.guards.program(), tuple(captured.guards.each())
+    makers = [captured.guards.made_by(k, captured.preparations) for k in range(len(guards) if captured.preparations else 0)]
+    made = tuple(frozenset(k for k, by in enumerate(makers) if p in by) for p in range(len(captured.preparations)))
     parts = (
-        program, captured.guards.n_registers, captured.result, captured.outputs, captured.n_inputs, captured.n_symbols,
+        program, captured.guards.n_registers, made, captured.result, captured.outputs, captured.n_inputs, captured.n_symbols,
         captured.joined, captured.not_joined, captured.preparations, machine,
     )  # fmt: skip
     return saved(parts, captured.graph, Holdings(), guards, function)
@@ -193,7 +195,7 @@ def _written(function: types.FunctionType, captured: Captured, executable: Execu
 def _read(image: bytes, function: types.FunctionType, values: tuple[Any, ...]) -> Found | None:
     """None where the machine code is not there any more."""
     (
-        program, n_registers, result, outputs, n_inputs, n_symbols, joined, not_joined, preparations, machine,
+        program, n_registers, made, result, outputs, n_inputs, n_symbols, joined, not_joined, preparations, machine,
     ), graph, guards = loaded(image[SECONDS.size :], function, values)  # fmt: skip
     executable = None
     if machine is not None:
@@ -207,7 +209,7 @@ def _read(image: bytes, function: types.FunctionType, values: tuple[Any, ...]) -
         native = NativeProgram(kernels, entry, workspace, release_gil, limits, calls, better)
         executable = Executable(call=_not_called, native=native, cached=True)
     captured = Captured(
-        graph, UnreadGuards(program, n_registers, guards), result, outputs, n_inputs, n_symbols, Target.of(function),
+        graph, UnreadGuards(program, n_registers, made, guards), result, outputs, n_inputs, n_symbols, Target.of(function),
         joined=joined, not_joined=not_joined, preparations=preparations,
     )  # fmt: skip
     return Found(captured, executable, *SECONDS.unpack_from(image))

@@ -6,10 +6,10 @@ One class a guard: its instruction for `_dispatch.Entry`, whose operands are its
 from __future__ import annotations
 
 import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, field
 from types import MemberDescriptorType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -425,6 +425,12 @@ class NoFloatingPointErrors(Guard):
 OF_CLASSES = (Unmodified, UnchangedType)  # guards that know a class by its version
 
 
+class Makes(Protocol):
+    """A preparation, as guards know it."""
+
+    def makes(self, source: Any) -> bool: ...
+
+
 class GuardList:
     """The guards of one capture, in the order in which they were needed, each once."""
 
@@ -529,6 +535,11 @@ class GuardList:
         """That of instruction `index` of the program."""
         return self._in_order()[index][1]
 
+    def made_by(self, index: int, preparations: Sequence[Makes]) -> list[int]:
+        """The numbers of the preparations that make what the guard of instruction `index` looks at."""
+        source = getattr(self.guard(index), "source", None)
+        return [k for k, preparation in enumerate(preparations) if preparation.makes(source)]
+
     def describe(self) -> list[str]:
         """A line for each guard; loads are not worth one."""
         return [str(guard) for _, guard in self._in_order() if not isinstance(guard, Load)]
@@ -545,12 +556,19 @@ class GuardList:
 
 class UnreadGuards(GuardList):
     """Guards that another process has written down.  Calls need their instructions; the guards themselves, which explain why one
-    does not hold, are read when they are asked for first, and take classes as they are then.
+    does not hold, are read when they are asked for first, and take classes as they are then.  `made`: of each preparation, the
+    instructions of guards on what it makes.
     """
 
-    def __init__(self, program: tuple[Instruction, ...], n_registers: int, read: Callable[[], tuple[Guard, ...]]):
+    def __init__(
+        self, program: tuple[Instruction, ...], n_registers: int, made: tuple[frozenset[int], ...],
+        read: Callable[[], tuple[Guard, ...]],
+    ):  # fmt: skip
         super().__init__(n_registers)
-        self._program, self._read = program, read
+        self._program, self._made, self._read = program, made, read
+
+    def made_by(self, index: int, preparations: Sequence[Makes]) -> list[int]:
+        return [k for k, made in enumerate(self._made) if index in made]
 
     def _in_order(self) -> list[tuple[Instruction, Guard]]:
         if self._ordered is None:
