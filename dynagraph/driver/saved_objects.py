@@ -253,6 +253,34 @@ class Holdings:
         return found
 
 
+    @functools.cached_property
+    def closures(self) -> "Closures":
+        """Of the functions of this package's modules and classes: decorators and factories keep functions in cells."""
+        found = Closures()
+        for module, path, part in self.functions.values():
+            function = _found(module, path)
+            function = getattr(function, part) if part else function
+            if isinstance(function, types.FunctionType):
+                found.add(function)
+        return found
+
+
+class Closures:
+    """Whose closure has a cell, and whose has a function in a cell, and where there, by identity."""
+
+    def __init__(self) -> None:
+        self.cells: dict[int, tuple[types.FunctionType, int]] = {}
+        self.functions: dict[int, tuple[types.FunctionType, int]] = {}
+
+    def add(self, function: types.FunctionType) -> None:
+        for k, cell in enumerate(function.__closure__ or ()):
+            self.cells.setdefault(id(cell), (function, k))
+            held = None if cell == types.CellType() else cell.cell_contents
+            if isinstance(held, types.FunctionType) and id(held) not in self.functions:
+                self.functions[id(held)] = function, k
+                self.add(held)
+
+
 def _add_function(found: dict[int, tuple[str, str, str]], value: Any, module: str, path: str) -> None:
     if isinstance(value, types.FunctionType):
         found.setdefault(id(value), (module, path, ""))
@@ -353,6 +381,9 @@ class Known:
             if source is None and id(thing) in self.bases:
                 cls, k = self.bases[id(thing)]
                 return ("base", k, *self.reference(cls))
+            if source is None and id(thing) in self.holdings.closures.functions:
+                function, k = self.holdings.closures.functions[id(thing)]
+                return ("inner", k, digest_of(thing), *self.reference(function))
             if source is None or id(thing) in self._begun:
                 raise NotSaved(f"{thing.__module__}.{thing.__qualname__}, which no name leads to")
             self._begun.add(id(thing))
@@ -413,7 +444,7 @@ class Saver(pickle.Pickler):
                 raise NotSaved(f"code of {obj.co_qualname}")
             return ("code", code_digest(obj), *self.known.reference(runs))
         if isinstance(obj, types.CellType):
-            owner = self.known.cells.get(id(obj))
+            owner = self.known.cells.get(id(obj)) or self.known.holdings.closures.cells.get(id(obj))
             if owner is None:
                 raise NotSaved("a closure's cell")
             return ("cell", owner[1], *self.known.reference(owner[0]))
@@ -591,6 +622,12 @@ class Loader(pickle.Unpickler):
 
     def _cell(self, k: int, *function: Any) -> Any:
         return self.persistent_load(function).__closure__[k]
+
+    def _inner(self, k: int, digest: str, *function: Any) -> Any:
+        found = self.persistent_load(function).__closure__[k].cell_contents
+        if not isinstance(found, types.FunctionType) or digest_of(found) != digest:
+            raise Stale(f"{found!r} was changed")
+        return found
 
     def _member(self, name: str, attribute: str, *cls: Any) -> Any:
         found = self.persistent_load(cls).__dict__[name]
