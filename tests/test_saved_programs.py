@@ -381,3 +381,64 @@ def test_steps_of_two_optimizers(process: Process, tmp_path: Path) -> None:
     plain = process.run(path)
     for a, b in zip(plain[0][0], value[0][0]):
         assert a == pytest.approx(b, rel=1e-5)
+
+
+RECURRENT = """
+from dynagraph import torch
+torch.manual_seed(0)
+layer = torch.nn.{name}(3, 4, 2)
+{patch}
+def helper(x):
+    return layer(torch.from_numpy(x).float().reshape(1, 1, 3))[0].detach().numpy()[0, 0, :3]
+FACTOR = 3.0
+"""
+# what a closure within a closure holds
+INNER = """
+def replace(function, name, other):
+    for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+        if variable == name:
+            cell.cell_contents = other(cell.cell_contents)
+        elif hasattr(cell.cell_contents, "__closure__") and variable != "self":
+            replace(cell.cell_contents, name, other)
+replace(torch._VF.lstm, "states_of", lambda states_of: lambda hx: [h + 1 for h in states_of(hx)])
+"""
+
+
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+def test_functions_within_closures(process: Process, name: str) -> None:
+    """Recurrent layers are made by a factory, whose functions stand in cells."""
+    plain = RECURRENT.format(name=name, patch="")
+    before = process(helper=plain)
+    assert before[1:3] == [0, 1]
+    assert process(helper=plain)[:3] == [before[0], 1, 0]
+
+
+def test_functions_within_closures_that_were_replaced(process: Process) -> None:
+    plain = RECURRENT.format(name="LSTM", patch="")
+    before = process(helper=plain)
+    wanted = process(helper=RECURRENT.format(name="LSTM", patch=INNER), DYNAGRAPH_CACHE_PROGRAMS="0")
+    assert wanted[0] != before[0]
+    assert run_patched(process, plain, INNER.strip())[0] == wanted[0]
+
+
+def test_why_a_program_of_another_process_serves_no_more(process: Process) -> None:
+    """Its guards are read when somebody asks."""
+    changed = """
+import logging
+lines = []
+class Kept(logging.Handler):
+    def emit(self, record): lines.append(record.getMessage())
+logging.getLogger("dynagraph").addHandler(Kept())
+logging.getLogger("dynagraph").setLevel(logging.INFO)
+f(np.arange(3.0))
+FACTOR = 4.0
+changed = f(np.arange(3.0)).tolist()
+print(json.dumps([changed, f.stats.restored, any("FACTOR" in line for line in lines)]))
+"""
+    assert process()[1:3] == [0, 1]
+    text = SCRIPT.format(helper=HELPER, body=BODY, sizes="[3]")
+    path = process.folder / "script.py"
+    path.write_text(text + changed)
+    result, restored, is_explained = process.run(path)
+    assert restored == 1 and is_explained
+    assert process(helper=HELPER.replace("3.0", "4.0"), DYNAGRAPH_CACHE_PROGRAMS="0")[0] == result

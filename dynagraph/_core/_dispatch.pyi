@@ -455,6 +455,9 @@ def product_kernels() -> list[tuple[str, int, int]]:
 def new_array(shape: Sequence[int], dtype: Any, /) -> Any:
     """An array without values, in recycled memory where it is large: it has no page faults then."""
 
+def new_zeros(shape: Sequence[int], dtype: Any, /) -> Any:
+    """An array of zeros.  Large ones begin as pages that nobody has touched, huge ones where the system has them."""
+
 def pool_stats() -> dict[str, int]:
     """Bytes `kept`, `in_use` and the `limit` of bytes kept; blocks `taken`, and `recycled` ones among them."""
 

@@ -614,9 +614,9 @@ def _check_numbers(captured: Captured) -> None:
 
 def _prepared(captured: Captured, failed: int, values: tuple, closure: tuple[Any, ...]) -> bool:
     """Whether a guard fails on what a preparation of the program makes, and all before it hold: it is made then."""
-    source = getattr(captured.guards.guard(failed), "source", None)
-    found = [preparation for preparation in captured.preparations if preparation.makes(source)]
-    for preparation in found:
+    found = captured.guards.made_by(failed, captured.preparations)
+    for k in found:
+        preparation = captured.preparations[k]
         preparation.function(preparation.source.now(values, closure), *preparation.args)
     return bool(found)
 

@@ -253,6 +253,34 @@ class Holdings:
         return found
 
 
+    @functools.cached_property
+    def closures(self) -> "Closures":
+        """Of the functions of this package's modules and classes: decorators and factories keep functions in cells."""
+        found = Closures()
+        for module, path, part in self.functions.values():
+            function = _found(module, path)
+            function = getattr(function, part) if part else function
+            if isinstance(function, types.FunctionType):
+                found.add(function)
+        return found
+
+
+class Closures:
+    """Whose closure has a cell, and whose has a function in a cell, and where there, by identity."""
+
+    def __init__(self) -> None:
+        self.cells: dict[int, tuple[types.FunctionType, int]] = {}
+        self.functions: dict[int, tuple[types.FunctionType, int]] = {}
+
+    def add(self, function: types.FunctionType) -> None:
+        for k, cell in enumerate(function.__closure__ or ()):
+            self.cells.setdefault(id(cell), (function, k))
+            held = None if cell == types.CellType() else cell.cell_contents
+            if isinstance(held, types.FunctionType) and id(held) not in self.functions:
+                self.functions[id(held)] = function, k
+                self.add(held)
+
+
 def _add_function(found: dict[int, tuple[str, str, str]], value: Any, module: str, path: str) -> None:
     if isinstance(value, types.FunctionType):
         found.setdefault(id(value), (module, path, ""))
@@ -353,6 +381,9 @@ class Known:
             if source is None and id(thing) in self.bases:
                 cls, k = self.bases[id(thing)]
                 return ("base", k, *self.reference(cls))
+            if source is None and id(thing) in self.holdings.closures.functions:
+                function, k = self.holdings.closures.functions[id(thing)]
+                return ("inner", k, digest_of(thing), *self.reference(function))
             if source is None or id(thing) in self._begun:
                 raise NotSaved(f"{thing.__module__}.{thing.__qualname__}, which no name leads to")
             self._begun.add(id(thing))
@@ -413,7 +444,7 @@ class Saver(pickle.Pickler):
                 raise NotSaved(f"code of {obj.co_qualname}")
             return ("code", code_digest(obj), *self.known.reference(runs))
         if isinstance(obj, types.CellType):
-            owner = self.known.cells.get(id(obj))
+            owner = self.known.cells.get(id(obj)) or self.known.holdings.closures.cells.get(id(obj))
             if owner is None:
                 raise NotSaved("a closure's cell")
             return ("cell", owner[1], *self.known.reference(owner[0]))
@@ -592,6 +623,12 @@ class Loader(pickle.Unpickler):
     def _cell(self, k: int, *function: Any) -> Any:
         return self.persistent_load(function).__closure__[k]
 
+    def _inner(self, k: int, digest: str, *function: Any) -> Any:
+        found = self.persistent_load(function).__closure__[k].cell_contents
+        if not isinstance(found, types.FunctionType) or digest_of(found) != digest:
+            raise Stale(f"{found!r} was changed")
+        return found
+
     def _member(self, name: str, attribute: str, *cls: Any) -> Any:
         found = self.persistent_load(cls).__dict__[name]
         return getattr(found, attribute) if attribute else found
@@ -619,23 +656,30 @@ def _standing_there(
     return found
 
 
-def saved(value: Any, graph: Graph, holdings: Holdings, guards: Iterable[Guard], function: types.FunctionType) -> bytes:
-    """The bytes of a value, of a graph that belongs to it, and of the sources that they need.  `function`: whose program it is."""
+def saved(value: Any, graph: Graph, holdings: Holdings, guards: tuple[Guard, ...], function: types.FunctionType) -> bytes:
+    """The bytes of a value, of a graph and guards that belong to it, and of the sources that they need.  `function`: whose program
+    it is.
+    """
     known = Known(holdings, guards, function)
-    rows, referred = known.written_with_references(graph)
-    data = known.written((value, tuple(referred), (graph.name, graph.library, graph.n_checks)))
-    return pickle.dumps((tuple(known.sources), data, rows))
+    rows, of_graph = known.written_with_references(graph)
+    texts, of_guards = known.written_with_references(guards)
+    data = known.written((value, (*of_graph, *of_guards), (graph.name, graph.library, graph.n_checks)))
+    return pickle.dumps((tuple(known.sources), data, rows, texts))
 
 
-def loaded(data: bytes, function: types.FunctionType, values: tuple[Any, ...]) -> tuple[Any, Graph]:
-    """What `saved` has written, for a call of the function with these bound parameters; raises Stale."""
-    sources, value, rows = pickle.loads(data)
+def loaded(
+    data: bytes, function: types.FunctionType, values: tuple[Any, ...]
+) -> tuple[Any, Graph, Callable[[], tuple[Guard, ...]]]:
+    """What `saved` has written, for a call of the function with these bound parameters; raises Stale.  The guards come last: what
+    reads them, which works as long as nothing of what they refer to is replaced.
+    """
+    sources, value, rows, texts = pickle.loads(data)
     try:
         loader = Loader(value, function, _standing_there(sources, function, values))
         value, _, (name, library, n_checks) = loader.load()
     except (AttributeError, ImportError) as error:  # a name that pickle itself looks up
         raise Stale(str(error)) from error
-    return value, UnreadGraph(name, library, n_checks, loader.later(rows))
+    return value, UnreadGraph(name, library, n_checks, loader.later(rows)), loader.later(texts)
 
 
 __all__ = ["Holdings", "NotSaved", "Stale", "code_digest", "function_digest", "loaded", "saved"]

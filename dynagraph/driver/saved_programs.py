@@ -34,7 +34,7 @@ from dynagraph.driver.saved_objects import Holdings, NotSaved, Stale, function_d
 from dynagraph.errors import CompilerError
 from dynagraph.frontend.bytecode.resume import Target
 from dynagraph.frontend.executor.capture import Captured
-from dynagraph.frontend.guards.guards import GuardList
+from dynagraph.frontend.guards.guards import UnreadGuards
 
 MOST = 8  # programs that are kept of one function for one kind of arguments
 LEAST_SECONDS = 0.03  # that making it took: reading one takes some milliseconds, too
@@ -182,19 +182,21 @@ def _written(function: types.FunctionType, captured: Captured, executable: Execu
             best, None if is_best else at_first, b"" if is_best else zlib.compress(source.encode(), 1),
             native.entry, native.workspace, native.release_gil, native.limits, native.external_call,
         )  # fmt: skip
-    rows, last, n_registers = captured.guards.parts()
+    program, guards = captured.guards.program(), tuple(captured.guards.each())
+    makers = [captured.guards.made_by(k, captured.preparations) for k in range(len(guards) if captured.preparations else 0)]
+    made = tuple(frozenset(k for k, by in enumerate(makers) if p in by) for p in range(len(captured.preparations)))
     parts = (
-        rows, last, n_registers, captured.result, captured.outputs, captured.n_inputs, captured.n_symbols,
+        program, captured.guards.n_registers, made, captured.result, captured.outputs, captured.n_inputs, captured.n_symbols,
         captured.joined, captured.not_joined, captured.preparations, machine,
     )  # fmt: skip
-    return saved(parts, captured.graph, Holdings(), [guard for _, guard in (*rows, *last)], function)
+    return saved(parts, captured.graph, Holdings(), guards, function)
 
 
 def _read(image: bytes, function: types.FunctionType, values: tuple[Any, ...]) -> Found | None:
     """None where the machine code is not there any more."""
     (
-        rows, last, n_registers, result, outputs, n_inputs, n_symbols, joined, not_joined, preparations, machine,
-    ), graph = loaded(image[SECONDS.size :], function, values)  # fmt: skip
+        program, n_registers, made, result, outputs, n_inputs, n_symbols, joined, not_joined, preparations, machine,
+    ), graph, guards = loaded(image[SECONDS.size :], function, values)  # fmt: skip
     executable = None
     if machine is not None:
         best, quick, source, entry, workspace, release_gil, limits, calls = machine
@@ -207,7 +209,7 @@ def _read(image: bytes, function: types.FunctionType, values: tuple[Any, ...]) -
         native = NativeProgram(kernels, entry, workspace, release_gil, limits, calls, better)
         executable = Executable(call=_not_called, native=native, cached=True)
     captured = Captured(
-        graph, GuardList.of_parts(rows, last, n_registers), result, outputs, n_inputs, n_symbols, Target.of(function),
+        graph, UnreadGuards(program, n_registers, made, guards), result, outputs, n_inputs, n_symbols, Target.of(function),
         joined=joined, not_joined=not_joined, preparations=preparations,
     )  # fmt: skip
     return Found(captured, executable, *SECONDS.unpack_from(image))

@@ -9,6 +9,7 @@ import pytest
 
 import dynagraph as dg
 import dynagraph.torch as torch
+from dynagraph._core import _dispatch
 from dynagraph.backends.reference import reference
 from dynagraph.ir.loops import Kernel, LibraryCall, loaded_buffers
 
@@ -61,6 +62,22 @@ def test_a_normalisation_an_activation_and_a_sum(groups: int, stride: int) -> No
         return b.maximum(b.add(y, other), b.scalar(0.0))
 
     check(program, f32(*IMAGES), f32(*filters), f32(*result), *numbers(filters[0]))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("images", [(2, 40, 2, 2), (1, 40, 3, 16)])
+def test_few_places_of_many_channels(threads: int, images: tuple[int, ...]) -> None:
+    """Threads divide the channels, and each finishes its own."""
+
+    def program(b: Any, x: Any, w: Any, other: Any, *about: Any) -> Any:
+        return b.add(normalised(b, b.conv(x, w, **GEOMETRY), *about), other)
+
+    before = _dispatch.get_threads()
+    _dispatch.set_threads(threads)
+    try:
+        check(program, f32(*images), f32(200, 40, 3, 3), f32(images[0], 200, *images[2:]), *numbers(200))
+    finally:
+        _dispatch.set_threads(before)
 
 
 @pytest.mark.parametrize("stride", [1, 2])

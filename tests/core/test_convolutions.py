@@ -115,6 +115,11 @@ LARGE: list[dict[str, Any]] = [
     {"kernel": (2, 2), "stride": (1, 1), "padding": ((0, 0), (1, 0)), "images": (60, 60), "groups": 1, "ins": 2, "outs": 3},
     {"kernel": (3, 3), "stride": (1, 1), "padding": ((1, 1), (1, 1)), "images": (9, 32), "groups": 2, "ins": 35, "outs": 13},
     {"kernel": (5, 3), "stride": (1, 2), "padding": ((2, 2), (1, 1)), "images": (8, 64), "groups": 1, "ins": 19, "outs": 7},
+    # few places and many channels, whose rows are divided between threads
+    {"kernel": (3, 3), "stride": (1, 1), "padding": ((1, 1), (1, 1)), "images": (2, 2), "groups": 1, "ins": 90, "outs": 330},
+    {"kernel": (3, 3), "stride": (2, 2), "padding": ((1, 1), (1, 1)), "images": (4, 5), "groups": 1, "ins": 210, "outs": 131},
+    {"kernel": (3, 3), "stride": (1, 1), "padding": ((1, 1), (1, 1)), "images": (2, 16), "groups": 1, "ins": 130, "outs": 140},
+    {"kernel": (1, 1), "stride": (1, 1), "padding": ((0, 0), (0, 0)), "images": (3, 3), "groups": 3, "ins": 128, "outs": 200},
 ]
 
 

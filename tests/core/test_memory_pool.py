@@ -74,6 +74,34 @@ def test_all_of_a_block_can_be_written(n: int) -> None:
     assert all(one[1] <= two[0] for one, two in itertools.pairwise(spans))
 
 
+@pytest.mark.parametrize("shape", [(0,), (7,), (100, 100), (300, 301), (1 << 19,), (3, 1 << 20)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_zeros(shape: tuple[int, ...], dtype: type) -> None:
+    for _ in range(3):  # fresh memory, then memory that was written to
+        array = _dispatch.new_zeros(shape, dtype)
+        assert array.shape == shape and array.dtype == dtype and array.flags.c_contiguous and not array.any()
+        array[...] = 3
+        del array
+
+
+def test_zeros_of_objects_and_what_is_no_shape() -> None:
+    assert (_dispatch.new_zeros((20_000,), object) == 0).all()
+    for bad in ((-1,), (1 << 62, 8)):
+        with pytest.raises((ValueError, MemoryError)):
+            _dispatch.new_zeros(bad, np.float64)
+
+
+def test_large_blocks_go_back_to_the_system() -> None:
+    arrays = [_dispatch.new_zeros((n,), np.uint8) for n in ((2 << 20) - 64, 2 << 20, (3 << 20) + 5, 9_437_184)]
+    for array in arrays:
+        assert data(array) % 64 == 0
+        array[:] = 1
+    arrays.clear()
+    pool_trim(0)
+    assert pool_stats()["kept"] == 0
+    assert not _dispatch.new_zeros((9_437_184,), np.uint8).any()
+
+
 def test_the_limit() -> None:
     pool_set_limit(1 << 20)
     arrays = [maker(32768).run(()) for _ in range(20)]  # 256 KiB each

@@ -112,3 +112,41 @@ def test_numbers_are_filled_in() -> None:
     assert [(a.item(), b.item()) for a, b in rows] == [(1.5, 2.5)] * 3
     with pytest.raises(TypeError, match="expected arrays of one float"):
         fill_numbers([(np.zeros(2),)], (1.0,))
+
+
+def test_rows_that_lie_alike_are_served_as_the_first_is(scaled: Any) -> None:
+    rows = [row for _ in range(30) for row in rows_of((3, 4), 7, (2, 3, 2), 7)]
+    before = [entry.hits for entry in scaled.entries]
+    assert run_each(scaled.entries, rows, np.ones(1, np.float32)) == []
+    assert all((x == y).all() for x, y in rows)
+    assert sum(entry.hits for entry in scaled.entries) - sum(before) == len(rows)
+
+
+def test_rows_that_do_not_lie_alike_are_looked_at(scaled: Any) -> None:
+    rows = rows_of(*((4, 6),) * 6)
+    frozen, turned, swapped, gaps, doubles, objects = rows
+    frozen[0].flags.writeable = False
+    turned = rows[1] = (turned[0].reshape(6, 4).T, turned[1].reshape(6, 4).T)
+    swapped = rows[2] = (swapped[0], swapped[1].astype(">f4"))
+    gaps = rows[3] = (np.zeros((4, 12), np.float32)[:, ::2], gaps[1])
+    doubles = rows[4] = (doubles[0], doubles[1].astype(float))
+    objects = rows[5] = (objects[0], objects[1].tolist())
+    good = rows_of((4, 6), (4, 6))
+    left = run_each(scaled.entries, [good[0], *rows, good[1]], np.ones(1, np.float32))
+    assert [id(row) for row in left] == [id(row) for row in (frozen, swapped, gaps, doubles, objects)]
+    assert all((x == y).all() for x, y in (*good, turned))
+
+
+@pytest.mark.parametrize("n_before", [1, 5, 40])
+def test_memory_that_rows_share_is_seen_whatever_was_before(scaled: Any, n_before: int) -> None:
+    good = rows_of(*((4, 6),) * n_before)
+    memory, ones = np.zeros(40, np.float32), np.ones((4, 6), np.float32)
+    shifted = memory[:24].reshape(4, 6), memory[1:25].reshape(4, 6)  # within one row
+    zeros = np.zeros((4, 6), np.float32)
+    for more in ([shifted], [(shifted[0], ones), (shifted[1], ones)], [(shifted[0], ones), (zeros, shifted[1])]):
+        rows = [*good, *more]
+        assert len(run_each(scaled.entries, rows, np.ones(1, np.float32))) == len(rows)
+    same = zeros, zeros
+    assert [row is same for row in run_each(scaled.entries, [*good, same], np.ones(1, np.float32))] == [True]
+    reads = [(np.zeros((4, 6), np.float32), ones) for _ in range(3)]  # all of one array, which nothing writes to
+    assert run_each(scaled.entries, [*good, *reads], np.ones(1, np.float32)) == []

@@ -39,6 +39,7 @@ void dg_pool_trim(size_t limit);
 void dg_pool_set_limit(size_t limit);
 PyObject *dg_pool_stats(void);
 PyObject *dg_py_new_array(PyObject *module, PyObject *args);
+PyObject *dg_py_new_zeros(PyObject *module, PyObject *args);
 int dg_pool_start(void);
 /* a new C-order array; `descr` is borrowed */
 PyObject *dg_new_array(PyArray_Descr *descr, int ndim, const npy_intp *shape, size_t nbytes);
@@ -152,6 +153,14 @@ void dg_guards_free(dg_guards *guards);
 int dg_guards_traverse(dg_guards *guards, visitproc visit, void *arg);
 /* -1: all hold; else the number of the instruction that does not */
 int dg_guards_run(dg_guards *guards, dg_frame *frame, PyObject *closure);
+
+typedef struct {
+    const char *low, *high; /* the first byte, and the one after the last */
+    int written;
+} dg_extent;
+
+/* whether those that are written share no memory with any other; puts their numbers, `order`, in order of addresses */
+int dg_extents_are_disjoint(const dg_extent *extents, uint32_t *order, uint32_t *spare, uint32_t n);
 void dg_set_errstate(PyObject *variable, PyObject *harmless); /* see module.c */
 /* how many parameters the program reads, given that what follows it reads the registers of `read`; written: a 0 for each register */
 int dg_guards_parameters(const dg_guards *guards, int n_registers, const unsigned char *read, unsigned char *written);

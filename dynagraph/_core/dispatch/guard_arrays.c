@@ -110,12 +110,7 @@ int dg_holds_number(dg_guard *g, dg_frame *frame)
     return held_number(g, frame, &number) && number == g->number;
 }
 
-typedef struct {
-    const char *low, *high; /* the first byte, and the one after the last */
-    int written;
-} extent;
-
-static int extent_on_device(dg_session *session, PyObject *object, extent *e)
+static int extent_on_device(dg_session *session, PyObject *object, dg_extent *e)
 {
     dg_device_layout own;
     PyObject *dtype;
@@ -135,7 +130,7 @@ static int extent_on_device(dg_session *session, PyObject *object, extent *e)
 }
 
 /* 0: it has no elements, or is no array */
-static int extent_of(dg_session *session, PyObject *object, extent *e)
+static int extent_of(dg_session *session, PyObject *object, dg_extent *e)
 {
     int number = object && (PyArray_CheckScalar(object) || PyFloat_Check(object) || PyLong_Check(object) || PyComplex_Check(object));
     if (object && !PyArray_Check(object) && !number)
@@ -154,7 +149,7 @@ static int extent_of(dg_session *session, PyObject *object, extent *e)
 
 /* Puts the numbers of extents in order of their addresses: runs that are in order are merged.  They mostly are one run, as calls before
    have left them. */
-static void sort(const extent *extents, uint32_t *order, uint32_t *spare, uint32_t n)
+static void sort(const dg_extent *extents, uint32_t *order, uint32_t *spare, uint32_t n)
 {
     for (uint32_t n_runs = 2; n_runs > 1;) {
         n_runs = 0;
@@ -172,31 +167,38 @@ static void sort(const extent *extents, uint32_t *order, uint32_t *spare, uint32
     }
 }
 
+int dg_extents_are_disjoint(const dg_extent *extents, uint32_t *order, uint32_t *spare, uint32_t n)
+{
+    sort(extents, order, spare, n);
+    const char *end = NULL, *written_end = NULL; /* of those that start before */
+    int disjoint = 1;
+    for (uint32_t k = 0; k < n && disjoint; ++k) {
+        const dg_extent *e = &extents[order[k]];
+        disjoint = (e->written ? end : written_end) <= e->low;
+        end = end > e->high ? end : e->high;
+        if (e->written && e->high > written_end)
+            written_end = e->high;
+    }
+    return disjoint;
+}
+
 /* Whether the inputs that are written to share no memory with one another or with any other; by extents, as most that do not overlap. */
 int dg_is_disjoint(dg_guard *g, dg_frame *frame)
 {
-    extent few[DG_FEW_ARRAYS], *extents;
+    dg_extent few[DG_FEW_ARRAYS], *extents;
     uint32_t few_numbers[DG_FEW_ARRAYS], *spare;
     const char *written = PyBytes_AS_STRING(g->object);
     size_t n = (size_t)g->number;
     if (!(extents = dg_room(few, sizeof few, n * sizeof *few)))
         return 0;
     for (size_t slot = 0; slot < n; ++slot) {
-        extents[slot] = (extent){.written = written[slot]};
+        extents[slot] = (dg_extent){.written = written[slot]};
         if (written[slot] == DG_NEW_ARRAY || !extent_of(frame->session, frame->input_objects[slot], &extents[slot]))
-            extents[slot] = (extent){0};
+            extents[slot] = (dg_extent){0};
     }
     int disjoint = (spare = dg_room(few_numbers, sizeof few_numbers, n * sizeof *spare)) != NULL;
     if (disjoint) /* from here on no Python code runs: the guard's order is that of one call at a time */
-        sort(extents, g->order, spare, (uint32_t)n);
-    const char *end = NULL, *written_end = NULL; /* of those that start before */
-    for (size_t k = 0; k < n && disjoint; ++k) {
-        const extent *e = &extents[g->order[k]];
-        disjoint = (e->written ? end : written_end) <= e->low;
-        end = end > e->high ? end : e->high;
-        if (e->written && e->high > written_end)
-            written_end = e->high;
-    }
+        disjoint = dg_extents_are_disjoint(extents, g->order, spare, (uint32_t)n);
     dg_leave(spare, few_numbers);
     dg_leave(extents, few);
     return disjoint;

@@ -17,7 +17,8 @@ typedef struct block {
     int class_number;
     struct block *next, *previous; /* of the same class */
     struct block *older, *newer;   /* by time of return */
-    void *start;                        /* what free() takes */
+    void *start;                        /* what free() takes, or munmap() */
+    size_t mapped;                      /* bytes of a mapping of its own; 0: of malloc */
 } block;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -41,20 +42,47 @@ static int class_of(size_t size)
     return number;
 }
 
+/* A block whose data begin at a huge page; a last part of one is a huge page where most of it is used.  The header is in a page before
+   them: those who fill the data touch them first, in all threads. */
+static block *map_block(size_t size)
+{
+    size_t page = (size_t)sysconf(_SC_PAGE_SIZE), rest = size % HUGE_PAGE;
+    size_t length = rest > HUGE_PAGE / 2 ? size - rest + HUGE_PAGE : (size + page - 1) / page * page;
+    char *room = mmap(NULL, page + length + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED)
+        return NULL;
+    size_t before = (HUGE_PAGE - (uintptr_t)(room + page) % HUGE_PAGE) % HUGE_PAGE;
+    if (before)
+        munmap(room, before);
+    char *data = room + before + page;
+    munmap(data + length, HUGE_PAGE - before);
+#ifdef MADV_HUGEPAGE
+    madvise(data, length, MADV_HUGEPAGE);
+#endif
+    block *b = (block *)(data - HEADER);
+    b->start = data - page;
+    b->mapped = page + length;
+    return b;
+}
+
 static block *make(int number)
 {
-    size_t size = class_size(number), total = size + HEADER;
+    size_t size = class_size(number);
     void *start = NULL;
-    size_t alignment = total >= HUGE_PAGE ? HUGE_PAGE : HEADER;
-    if (posix_memalign(&start, alignment, total + (alignment == HUGE_PAGE ? HUGE_PAGE - total % HUGE_PAGE : 0)) != 0)
-        return NULL;
-#ifdef MADV_HUGEPAGE
-    if (alignment == HUGE_PAGE)
-        madvise(start, total, MADV_HUGEPAGE);
-#endif
-    block *b = start;
+    block *b;
+    if (size >= HUGE_PAGE) {
+        b = map_block(size);
+    } else if (posix_memalign(&start, HEADER, size + HEADER) == 0) {
+        b = start;
+        *b = (block){.start = start};
+    } else {
+        b = NULL;
+    }
     _Static_assert(sizeof *b <= HEADER, "the data after a block's header is 64-byte aligned");
-    *b = (block){.size = size, .class_number = number, .start = start};
+    if (b) {
+        b->size = size;
+        b->class_number = number;
+    }
     return b;
 }
 
@@ -69,7 +97,8 @@ static void unlink_block(block *b)
     kept -= b->size;
 }
 
-void *dg_pool_take(size_t size)
+/* *is_zero: whether all of it is known to be zeros */
+static void *take(size_t size, int *is_zero)
 {
     if (size > ((size_t)1 << 60))
         return NULL;
@@ -83,6 +112,7 @@ void *dg_pool_take(size_t size)
         in_use += b->size;
     }
     pthread_mutex_unlock(&lock);
+    *is_zero = 0;
     if (!b) {
         b = make(number);
         if (!b) {
@@ -91,11 +121,25 @@ void *dg_pool_take(size_t size)
         }
         if (!b)
             return NULL;
+        *is_zero = b->mapped != 0; /* no one has written to it, as the system gave it */
         pthread_mutex_lock(&lock);
         in_use += b->size;
         pthread_mutex_unlock(&lock);
     }
     return (char *)b + HEADER;
+}
+
+void *dg_pool_take(size_t size)
+{
+    int is_zero;
+    return take(size, &is_zero);
+}
+
+static void *take_zeros(size_t size)
+{
+    int is_zero;
+    void *memory = take(size, &is_zero);
+    return memory && !is_zero ? memset(memory, 0, size) : memory;
 }
 
 /* takes out the oldest blocks until `target` bytes are kept; gives the list of them, to be freed without the lock */
@@ -116,7 +160,10 @@ static void free_list(block *list)
     while (list) {
         block *b = list;
         list = b->next;
-        free(b->start);
+        if (b->mapped)
+            munmap(b->start, b->mapped);
+        else
+            free(b->start);
     }
 }
 
@@ -174,8 +221,7 @@ static void *handler_malloc(void *ctx, size_t size) { return dg_pool_take(size);
 
 static void *handler_calloc(void *ctx, size_t n, size_t size)
 {
-    void *memory = n && size > SIZE_MAX / n ? NULL : dg_pool_take(n * size);
-    return memory ? memset(memory, 0, n * size) : NULL;
+    return n && size > SIZE_MAX / n ? NULL : take_zeros(n * size);
 }
 
 static void handler_free(void *ctx, void *memory, size_t size) { dg_pool_give(memory); }
@@ -198,14 +244,14 @@ static void *handler_realloc(void *ctx, void *memory, size_t size)
 static PyDataMem_Handler handler = {"dynagraph_pool", 1, {NULL, handler_malloc, handler_calloc, handler_realloc, handler_free}};
 static PyObject *handler_capsule;
 
-PyObject *dg_new_array(PyArray_Descr *descr, int ndim, const npy_intp *shape, size_t nbytes)
+static PyObject *new_array(PyArray_Descr *descr, int ndim, const npy_intp *shape, size_t nbytes, int zeros)
 {
     Py_INCREF(descr);
-    if (nbytes < SMALL)
-        return PyArray_NewFromDescr(&PyArray_Type, descr, ndim, shape, NULL, NULL, 0, NULL);
-    void *data = dg_pool_take(nbytes);
+    size_t least = zeros ? HUGE_PAGE : SMALL; /* smaller zeros of NumPy's are pages that nobody has touched, too */
+    void *data = nbytes < least || PyDataType_REFCHK(descr) ? NULL : zeros ? take_zeros(nbytes) : dg_pool_take(nbytes);
     if (!data) /* NumPy's own memory, or its own error */
-        return PyArray_NewFromDescr(&PyArray_Type, descr, ndim, shape, NULL, NULL, 0, NULL);
+        return zeros ? PyArray_Zeros(ndim, shape, descr, 0)
+                     : PyArray_NewFromDescr(&PyArray_Type, descr, ndim, shape, NULL, NULL, 0, NULL);
     PyObject *array = PyArray_NewFromDescr(&PyArray_Type, descr, ndim, shape, NULL, data, NPY_ARRAY_CARRAY, NULL);
     if (!array) {
         dg_pool_give(data);
@@ -217,12 +263,16 @@ PyObject *dg_new_array(PyArray_Descr *descr, int ndim, const npy_intp *shape, si
     return array;
 }
 
-/* new_array(shape, dtype) */
-PyObject *dg_py_new_array(PyObject *module, PyObject *args)
+PyObject *dg_new_array(PyArray_Descr *descr, int ndim, const npy_intp *shape, size_t nbytes)
+{
+    return new_array(descr, ndim, shape, nbytes, 0);
+}
+
+static PyObject *new_array_of(PyObject *args, const char *format, int zeros)
 {
     PyArray_Dims shape = {NULL, 0};
     PyArray_Descr *descr = NULL;
-    if (!PyArg_ParseTuple(args, "O&O&:new_array", PyArray_IntpConverter, &shape, PyArray_DescrConverter, &descr)) {
+    if (!PyArg_ParseTuple(args, format, PyArray_IntpConverter, &shape, PyArray_DescrConverter, &descr)) {
         PyDimMem_FREE(shape.ptr);
         return NULL;
     }
@@ -231,11 +281,17 @@ PyObject *dg_py_new_array(PyObject *module, PyObject *args)
     if (count < 0 || (size && count > NPY_MAX_INTP / size))
         PyErr_NoMemory();
     else
-        made = dg_new_array(descr, shape.len, shape.ptr, (size_t)(count * size));
+        made = new_array(descr, shape.len, shape.ptr, (size_t)(count * size), zeros);
     Py_DECREF(descr);
     PyDimMem_FREE(shape.ptr);
     return made;
 }
+
+/* new_array(shape, dtype) */
+PyObject *dg_py_new_array(PyObject *module, PyObject *args) { return new_array_of(args, "O&O&:new_array", 0); }
+
+/* new_zeros(shape, dtype) */
+PyObject *dg_py_new_zeros(PyObject *module, PyObject *args) { return new_array_of(args, "O&O&:new_zeros", 1); }
 
 /* -- fork ------------------------------------------------------------------------------------------------------------------ */
 

@@ -179,6 +179,7 @@ static PyMethodDef methods[] = {
     {"set_blas", py_set_blas, METH_VARARGS, "set_blas({'sgemm': address, ...}, ilp64)"},
     {"pool_stats", py_pool_stats, METH_NOARGS, "pool_stats() -> bytes kept, in use and allowed; blocks taken and recycled"},
     {"new_array", dg_py_new_array, METH_VARARGS, "new_array(shape, dtype): an array without values, in recycled memory where it is large"},
+    {"new_zeros", dg_py_new_zeros, METH_VARARGS, "new_zeros(shape, dtype): an array of zeros, of which memory that the system gives is not touched"},
     {"pool_trim", py_pool_trim, METH_O, "pool_trim(n_bytes): give memory back to the system until at most n_bytes are kept"},
     {"pool_set_limit", py_pool_set_limit, METH_O, "pool_set_limit(n_bytes)"},
     {"set_errstate", py_set_errstate, METH_VARARGS,

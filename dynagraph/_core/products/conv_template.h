@@ -19,6 +19,7 @@
 #define VI NAME(conv_integers)
 #define SEGMENT NAME(segment)
 #define WORK NAME(work)
+#define ROWS NAME(rows)
 
 typedef T V __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias));
 typedef T H __attribute__((vector_size(BYTES / 2), aligned(sizeof(T)), may_alias));
@@ -167,10 +168,21 @@ typedef struct {
     T *filters; /* [group][panel][term][rows of a tile] */
     T *own;
     int64_t mr, nr, own_size, terms, panels, columns, row_panels;
+    int64_t shares, of_share; /* of a group's rows: pieces of work, and the rows of one, which are whole tiles */
     PADDED padded;
     int64_t part; /* neighbours among a panel's columns */
     int64_t *at;  /* of each term, from where a window begins in the padded images; null: windows are gathered */
 } WORK;
+
+/* rows of a group: the first of them begins a tile */
+typedef struct {
+    int64_t group, first, count;
+} ROWS;
+
+static const T *NAME(filters_of)(const WORK *w, const ROWS *rows)
+{
+    return w->filters + (rows->group * w->row_panels * w->mr + rows->first) * w->terms;
+}
 
 static void NAME(pack_filters)(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread, dg_stop *stop)
 {
@@ -198,18 +210,18 @@ static void NAME(pack_filters)(void *const *buffers, const int64_t *sizes, int64
     }
 }
 
-static void NAME(store_columns)(const WORK *w, int64_t group, const SEGMENT *s, const T *results)
+static void NAME(store_columns)(const WORK *w, const ROWS *rows, const SEGMENT *s, const T *results)
 {
     const dg_phase *p = w->p;
     const int64_t plane = dg_conv_volume(p->out_sizes), step = p->step[2];
-    const T *bias = p->bias ? (const T *)p->bias + group * p->rows : NULL;
-    T *to = (T *)p->out + (s->image * p->groups + group) * p->rows * plane + s->place;
+    const T *bias = p->bias ? (const T *)p->bias + rows->group * p->rows + rows->first : NULL;
+    T *to = (T *)p->out + ((s->image * p->groups + rows->group) * p->rows + rows->first) * plane + s->place;
     results += s->at;
     if (!bias && step == 1) {
-        NAME(copy_rows)(to, plane, results, w->nr, p->rows, s->length);
+        NAME(copy_rows)(to, plane, results, w->nr, rows->count, s->length);
         return;
     }
-    for (int64_t r = 0; r < p->rows; ++r, to += plane, results += w->nr) {
+    for (int64_t r = 0; r < rows->count; ++r, to += plane, results += w->nr) {
         const T more = bias ? bias[r] : 0;
         int64_t j = 0;
         if (bias && step == 1)
@@ -224,11 +236,11 @@ static void NAME(store_columns)(const WORK *w, int64_t group, const SEGMENT *s, 
     }
 }
 
-static void NAME(multiply_panel)(const WORK *w, int64_t group, const SEGMENT *segments, int64_t n, int64_t columns, T *windows,
+static void NAME(multiply_panel)(const WORK *w, const ROWS *rows, const SEGMENT *segments, int64_t n, int64_t columns, T *windows,
                                  T *results)
 {
     const dg_phase *p = w->p;
-    const T *filters = w->filters + group * w->row_panels * w->terms * w->mr;
+    const T *filters = NAME(filters_of)(w, rows);
     for (int64_t start = 0; start < w->terms || start == 0; start += DG_CONV_BLOCK) {
         const int64_t end = start + DG_CONV_BLOCK < w->terms ? start + DG_CONV_BLOCK : w->terms;
         for (int64_t k = 0; k < n; ++k)
@@ -241,7 +253,7 @@ static void NAME(multiply_panel)(const WORK *w, int64_t group, const SEGMENT *se
             }
         if (columns < w->nr)
             NAME(clear_rows)(windows + columns, w->nr, end - start, w->nr - columns);
-        for (int64_t r = 0; r < w->row_panels; ++r)
+        for (int64_t r = 0; r * w->mr < rows->count; ++r)
             NAME(dg_kernel).micro(end - start, filters + (r * w->terms + start) * w->mr, windows,
                 results + r * w->mr * w->nr, w->nr,
                                   start > 0);
@@ -249,32 +261,33 @@ static void NAME(multiply_panel)(const WORK *w, int64_t group, const SEGMENT *se
 }
 
 /* the same where windows lie in padded images: a part of a panel, half a vector or a whole one, is columns of one row */
-static void NAME(multiply_padded)(const WORK *w, int64_t group, const SEGMENT *segments, int64_t n, int64_t columns, T *results)
+static void NAME(multiply_padded)(const WORK *w, const ROWS *rows, const SEGMENT *segments, int64_t n, int64_t columns, T *results)
 {
-    const T *filters = w->filters + group * w->row_panels * w->terms * w->mr, *parts[4];
+    const T *filters = NAME(filters_of)(w, rows), *parts[4];
     const int is_few = w->mr != NAME(dg_kernel).mr;
     for (int64_t part = 0, s = 0; part < w->nr / w->part; ++part) {
         while (s + 1 < n && segments[s + 1].at <= part * w->part)
             ++s;
         parts[part] = part * w->part >= columns ? parts[0]
-                          : w->padded.images + NAME(window_at)(&w->padded, group, &segments[s]) + part * w->part - segments[s].at;
+                          : w->padded.images + NAME(window_at)(&w->padded, rows->group, &segments[s]) + part * w->part - segments[s].at;
     }
     for (int64_t start = 0; start < w->terms; start += DG_CONV_BLOCK) {
         const int64_t k = w->terms - start < DG_CONV_BLOCK ? w->terms - start : DG_CONV_BLOCK;
-        for (int64_t r = 0; r < w->row_panels; ++r)
+        for (int64_t r = 0; r * w->mr < rows->count; ++r)
             NAME(dg_kernel).windows[w->part < LANES][is_few](k, filters + (r * w->terms + start) * w->mr, parts, w->at + start,
                                                              results + r * w->mr * w->nr, w->nr, start > 0);
     }
 }
 
 /* what becomes of columns once they are complete: pieces of images */
-static void NAME(finish)(const dg_phase *p, int64_t group, int64_t first, int64_t beyond)
+static void NAME(finish)(const dg_phase *p, const ROWS *rows, int64_t first, int64_t beyond)
 {
+    const int64_t row = rows->group * p->rows + rows->first;
     const int64_t of_image = dg_conv_volume(p->counts);
     for (int64_t at = first, end; at < beyond; at = end) {
         const int64_t image = at / of_image;
         end = (image + 1) * of_image < beyond ? (image + 1) * of_image : beyond;
-        p->finish->run(p->finish, image, group * p->rows, (group + 1) * p->rows, at - image * of_image, end - image * of_image);
+        p->finish->run(p->finish, image, row, row + rows->count, at - image * of_image, end - image * of_image);
     }
 }
 
@@ -286,17 +299,20 @@ static void NAME(multiply)(void *const *buffers, const int64_t *sizes, int64_t l
     T *windows = w->own + thread * w->own_size, *results = windows + DG_CONV_BLOCK * w->nr;
     SEGMENT segments[DG_MAX_NR];
     for (int64_t number = lo, unfinished = lo; number < hi; ++number) {
-        const int64_t group = number / w->panels, first = number % w->panels * w->nr;
+        const int64_t first = number % w->panels * w->nr, share = number / w->panels % w->shares;
         const int64_t columns = w->columns - first < w->nr ? w->columns - first : w->nr;
-        const int64_t n = NAME(segments)(p, group, first, columns, segments);
+        ROWS rows = {number / w->panels / w->shares, share * w->of_share, w->of_share};
+        if (p->rows - rows.first < rows.count)
+            rows.count = p->rows - rows.first;
+        const int64_t n = NAME(segments)(p, rows.group, first, columns, segments);
         if (w->at)
-            NAME(multiply_padded)(w, group, segments, n, columns, results);
+            NAME(multiply_padded)(w, &rows, segments, n, columns, results);
         else
-            NAME(multiply_panel)(w, group, segments, n, columns, windows, results);
+            NAME(multiply_panel)(w, &rows, segments, n, columns, windows, results);
         for (int64_t k = 0; k < n; ++k)
-            NAME(store_columns)(w, group, &segments[k], results);
+            NAME(store_columns)(w, &rows, &segments[k], results);
         if (p->finish && (number + 1 == hi || (number + 1) % w->panels == 0 || number + 1 == unfinished + TOGETHER)) {
-            NAME(finish)(p, group, unfinished % w->panels * w->nr, first + columns);
+            NAME(finish)(p, &rows, unfinished % w->panels * w->nr, first + columns);
             unfinished = number + 1;
         }
     }
@@ -307,6 +323,24 @@ static void NAME(multiply)(void *const *buffers, const int64_t *sizes, int64_t l
 
 /* rows of so many tiles */
 static int64_t NAME(in_tiles)(int64_t rows, int64_t of_tile) { return (rows + of_tile - 1) / of_tile * of_tile; }
+
+/* Panels are as many pieces of work, unless there are fewer than threads, or so few that threads wait for the last ones: then
+   each is several, of whole tiles of rows.  Windows are gathered for each, so rows are not divided further. */
+static void NAME(share_rows)(WORK *w)
+{
+    enum { LEAST_ROWS = 64, MANY = 4 };
+    const int64_t threads = w->p->rt->n_threads, pieces = w->p->groups * w->panels, most = w->p->rows / LEAST_ROWS;
+    int64_t shares = 1;
+    if (pieces > 0 && pieces < threads)
+        shares = (threads + pieces - 1) / pieces;
+    else if (pieces < MANY * threads && pieces % threads)
+        shares = 2;
+    if (shares > most)
+        shares = most > 1 ? most : 1;
+    const int64_t of_share = w->row_panels > shares ? (w->row_panels + shares - 1) / shares : 1;
+    w->of_share = of_share * w->mr;
+    w->shares = (w->row_panels + of_share - 1) / of_share;
+}
 
 static int NAME(places)(const dg_phase *p)
 {
@@ -320,7 +354,8 @@ static int NAME(places)(const dg_phase *p)
     if (padded && NAME(in_tiles)(p->rows, NAME(dg_kernel).few_rows) < NAME(in_tiles)(p->rows, w.mr))
         w.mr = NAME(dg_kernel).few_rows;
     w.row_panels = NAME(in_tiles)(p->rows, w.mr) / w.mr;
-    w.own_size = (DG_CONV_BLOCK + w.row_panels * w.mr) * w.nr;
+    NAME(share_rows)(&w);
+    w.own_size = (DG_CONV_BLOCK + w.of_share) * w.nr;
     const int64_t filters = p->groups * w.row_panels * w.terms * w.mr;
     const int64_t own = p->rt->n_threads * w.own_size;
     int64_t *memory = p->rt->take(sizeof *memory * (size_t)n_at + sizeof(T) * (size_t)(filters + own + padded + 1));
@@ -336,9 +371,9 @@ static int NAME(places)(const dg_phase *p)
         NAME(pad_images)(&w.padded);
     }
     void *const buffers[] = {&w};
-    const double each = 2.0 * (double)w.terms * (double)(w.row_panels * w.mr * w.nr) / DG_CONV_RATE;
+    const double each = 2.0 * (double)w.terms * (double)(w.of_share * w.nr) / DG_CONV_RATE;
     dg_conv_share(p, NAME(pack_filters), buffers, p->groups * w.row_panels, (double)(w.terms * w.mr));
-    dg_conv_share(p, NAME(multiply), buffers, p->groups * w.panels, each);
+    dg_conv_share(p, NAME(multiply), buffers, p->groups * w.shares * w.panels, each);
     p->rt->give(memory);
     return dg_conv_status(p);
 }
@@ -357,6 +392,7 @@ static int NAME(places)(const dg_phase *p)
 #undef VI
 #undef SEGMENT
 #undef WORK
+#undef ROWS
 #undef PADDED
 #undef PLANES
 #undef LANES

@@ -6,10 +6,10 @@ One class a guard: its instruction for `_dispatch.Entry`, whose operands are its
 from __future__ import annotations
 
 import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, field
 from types import MemberDescriptorType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -422,8 +422,13 @@ class NoFloatingPointErrors(Guard):
 # -- the guards of a capture ----------------------------------------------------------------------------------------------
 
 
-Rows = tuple[tuple[Instruction, Guard], ...]
 OF_CLASSES = (Unmodified, UnchangedType)  # guards that know a class by its version
+
+
+class Makes(Protocol):
+    """A preparation, as guards know it."""
+
+    def makes(self, source: Any) -> bool: ...
 
 
 class GuardList:
@@ -503,21 +508,6 @@ class GuardList:
         self._last = [(guard.check(self.register), guard) for guard in guards]
         self._ordered = None
 
-    # -- in another process -----------------------------------------------------------------------------------------------------
-    def parts(self) -> tuple[Rows, Rows, int]:
-        """The guards in order, those that come last, and the number of registers."""
-        return tuple(self._in_order()[: len(self._rows)]), tuple(self._last), self.n_registers
-
-    @classmethod
-    def of_parts(cls, rows: Rows, last: Rows, n_registers: int) -> "GuardList":
-        """Guards that another process has written down; classes are taken as they are now."""
-        made = cls(n_registers)
-        made._rows, made._last, made._ordered = dict(enumerate(rows)), list(last), [*rows, *last]
-        for _, guard in rows:
-            if isinstance(guard, OF_CLASSES):
-                guard.version = _dispatch.type_version(guard.cls)
-        return made
-
     # -- reading ------------------------------------------------------------------------------------------------------
     def _in_order(self) -> list[tuple[Instruction, Guard]]:
         """Arrays that are arguments first: cheapest and most likely to differ."""
@@ -545,6 +535,11 @@ class GuardList:
         """That of instruction `index` of the program."""
         return self._in_order()[index][1]
 
+    def made_by(self, index: int, preparations: Sequence[Makes]) -> list[int]:
+        """The numbers of the preparations that make what the guard of instruction `index` looks at."""
+        source = getattr(self.guard(index), "source", None)
+        return [k for k, preparation in enumerate(preparations) if preparation.makes(source)]
+
     def describe(self) -> list[str]:
         """A line for each guard; loads are not worth one."""
         return [str(guard) for _, guard in self._in_order() if not isinstance(guard, Load)]
@@ -557,6 +552,43 @@ class GuardList:
         """A class that has changed since it was first looked at: an entry takes classes as they are when it is made."""
         classes = (guard for _, guard in self._rows.values() if isinstance(guard, OF_CLASSES))
         return next((guard.cls for guard in classes if _dispatch.type_version(guard.cls) != guard.version), None)
+
+
+class UnreadGuards(GuardList):
+    """Guards that another process has written down.  Calls need their instructions; the guards themselves, which explain why one
+    does not hold, are read when they are asked for first, and take classes as they are then.  `made`: of each preparation, the
+    instructions of guards on what it makes.
+    """
+
+    def __init__(
+        self, program: tuple[Instruction, ...], n_registers: int, made: tuple[frozenset[int], ...],
+        read: Callable[[], tuple[Guard, ...]],
+    ):  # fmt: skip
+        super().__init__(n_registers)
+        self._program, self._made, self._read = program, made, read
+
+    def made_by(self, index: int, preparations: Sequence[Makes]) -> list[int]:
+        return [k for k, made in enumerate(self._made) if index in made]
+
+    def _in_order(self) -> list[tuple[Instruction, Guard]]:
+        if self._ordered is None:
+            guards = self._read()
+            for guard in guards:
+                if isinstance(guard, OF_CLASSES):
+                    guard.version = _dispatch.type_version(guard.cls)
+            self._ordered = list(zip(self._program, guards, strict=True))
+        return self._ordered
+
+    def program(self) -> tuple[Instruction, ...]:
+        return self._program
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._program
+
+    @property
+    def count(self) -> int:
+        return len(self._program)
 
 
 def value_at(source: Source, values: tuple[Any, ...], closure: tuple[Any, ...] = ()) -> Any:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import numpy as np
+
 from dynagraph.driver import deadline
 from dynagraph.frontend.executor.calls import call, follow
 from dynagraph.frontend.executor.exceptions import refuse
@@ -44,6 +46,10 @@ def _register() -> None:
             frame.ex.preparations.append(Preparation(own.source, states.prepare, (k, *given), places.source))
         found = subscript(frame, places, Const(k + 1))
         return Sequence(tuple, [Sequence(list, [Sequence(list, [Const(p) for p in each]) for each in alike]), found])
+
+    @meaning(states.zeros)
+    def zeros(frame: Frame, shape: Any, dtype: Any) -> Value:
+        return call(frame, frame.ex.wrap(np.zeros, Trusted(np.zeros, "zeros")), [shape, dtype], {})
 
     @meaning(per_element.store_captured)
     def store_captured(frame: Frame, formula: Any, flags: Any, calls: Any, numbers: Any) -> Value:

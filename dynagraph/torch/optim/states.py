@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph._core import _dispatch
 from dynagraph.torch.core.arrays import library_of_array
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.tensor import Tensor, wrap
@@ -125,8 +126,13 @@ def filled(like: Tensor, value: Any) -> Tensor:
     if value:
         return wrap(library.full_like(array, value))
     if array.flags.c_contiguous:  # memory that the system gives is zeros: the first step touches it, in all threads
-        return wrap(library.zeros(array.shape, array.dtype))
+        return wrap((zeros if library is np else library.zeros)(array.shape, array.dtype))
     return wrap(library.zeros_like(array))
+
+
+def zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """`np.zeros`, which captures take it for; large ones on huge pages."""
+    return _dispatch.new_zeros(shape, dtype)  # type: ignore[no-any-return]
 
 
 def number_state(value: float, dtype: DType, beside: Tensor | None = None) -> Tensor:
@@ -134,4 +140,4 @@ def number_state(value: float, dtype: DType, beside: Tensor | None = None) -> Te
     return wrap((np if beside is None else library_of_array(beside._array)).full((), value, dtype.numpy))
 
 
-__all__ = ["States", "filled", "number_state", "prepare"]
+__all__ = ["States", "filled", "number_state", "prepare", "zeros"]
