@@ -572,7 +572,7 @@ def _shown(value: Any) -> Any:
 
 
 def _identity(part: Any) -> Any:
-    """A hashable stand-in: objects that are compared by identity count as different; subclasses may define equality, but no hash."""
+    """A hashable stand-in: objects that are compared by identity count as different; subclasses may lack a hash."""
     if type(part) in (int, str, bool, type(None)):
         return (type(part), part)
     if type(part) is tuple:
