@@ -1482,3 +1482,26 @@ def test_scalars_of_numbers_that_vary():
     for f in (0.5, 1.5, -0.875, 0.0, 11.5):
         assert compiled(f) == f.as_integer_ratio()
     assert compiled.stats.fallbacks == 0
+
+
+class Unset(int):
+    """Equal to nothing but itself, and so without a hash."""
+
+    def __eq__(self, other):
+        return self is other
+
+
+UNSET = Unset()
+
+
+def doubles_unless(x, k=UNSET, name=("a", UNSET)):
+    return x if k == 0 else x * 2
+
+
+def test_defaults_that_have_no_hash(monkeypatch):
+    compiled = dg.compile(lambda x: doubles_unless(x) + 1, backend="reference")
+    for _ in range(2):
+        np.testing.assert_array_equal(compiled(np.ones(2)), [3.0, 3.0])
+    monkeypatch.setattr(doubles_unless, "__defaults__", (0, "a"))
+    np.testing.assert_array_equal(compiled(np.ones(2)), [2.0, 2.0])
+    assert compiled.stats.fallbacks == 0

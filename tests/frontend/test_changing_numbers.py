@@ -46,6 +46,46 @@ def test_attributes() -> None:
     assert compiled.stats.compiles == 2 and not compiled.stats.breaks and compiled.stats.fallbacks == 0
 
 
+QUESTIONS = {
+    "isscalar": np.isscalar,
+    "class": lambda t: t.__class__,
+    "doc": lambda t: t.__doc__,
+    "real": lambda t: getattr(t, "numerator", t).real,
+    "fraction": lambda t: (getattr(t, "denominator", None), t.imag),
+    "index": lambda t: hasattr(t, "__index__"),
+}
+
+
+@pytest.mark.parametrize("operand", ["the number", "a number computed of it", "a size"])
+@pytest.mark.parametrize("kind", [int, float, np.float64, np.int32, bool])
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_what_numbers_are_does_not_change_with_their_value(question: str, kind: type, operand: str) -> None:
+    ask = QUESTIONS[question]
+
+    def plain(x, t):
+        number = t if operand == "the number" else t * 2 - 1 if operand == "a number computed of it" else x.shape[0]
+        return ask(number), x + 1
+
+    compiled = dg.compile(plain, backend="reference")
+    for n, t in enumerate((1, 2, 3, 0, 5)):
+        x = np.arange(n + 2.0)
+        answer, y = compiled(x, kind(t))
+        assert repr(answer) == repr(plain(x, kind(t))[0]) and np.array_equal(y, x + 1)
+    assert compiled.stats.fallbacks == 0
+
+
+@pytest.mark.parametrize("name", ["__index__", "__iadd__", "__matmul__", "__setitem__", "dot", "partition", "flat", "sum", "nope"])
+@pytest.mark.parametrize("dtype", [float, np.float32, int, bool, complex])
+def test_attributes_that_scalars_of_numpy_have_not(dtype: type, name: str) -> None:
+    def plain(x, t):
+        return hasattr(t, name), hasattr(x.max(), name), hasattr(x, name), x + x
+
+    x = np.ones((2, 2), dtype)
+    compiled = dg.compile(plain, backend="reference")
+    for t in (x[0, 0], x[0, 0] + x[0, 0]):
+        assert compiled(x, t)[:3] == plain(x, t)[:3]
+
+
 def test_an_attribute_that_floats_have_not() -> None:
     compiled = dg.compile(lambda x, t: x * (t + 1).T, backend="reference")
     for t in (1.5, 2.5, 3.5):

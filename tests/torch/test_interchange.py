@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import pytest
 
+import dynagraph as dg
 import dynagraph.torch as torch
 from dynagraph.torch.core.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter, is_lazy
 
@@ -116,3 +117,31 @@ def test_files_as_tensors(tmp_path: object) -> None:
     private = torch.from_file(name, shared=False, size=2, dtype=torch.int32)
     private.zero_()
     assert np.fromfile(name, np.int32).tolist() == [7, 7, 7] and private.tolist() == [0, 0]
+
+
+VIEWS = {
+    "diagonal": lambda x: torch.diagonal(x.view(3, 3) * 1),
+    "diagonal of an argument": lambda x: x.view(3, 3).diagonal(1),
+    "expand": lambda x: (x * 2).view(-1, 1).expand(-1, 3),
+    "expand an argument": lambda x: x.view(-1, 1).expand(-1, 3),
+    "meshgrid": lambda x: torch.meshgrid(x, x + 1, indexing="ij")[1],
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_arrays_of_compiled_views_can_be_written_to(name: str) -> None:
+    plain = VIEWS[name]
+    compiled = dg.compile(lambda x: (plain(x), x + 1), backend="reference")
+    for _ in range(2):
+        given = [torch.arange(9.0), torch.arange(9.0)]
+        views = [plain(given[0]), compiled(given[1])[0]]
+        for view in views:
+            view.numpy()[:2] = 5.0
+        assert views[0].tolist() == views[1].tolist() and given[0].tolist() == given[1].tolist()
+
+
+def test_read_only_memory_stays_read_only() -> None:
+    array = np.frombuffer(bytes(16))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert not torch.from_numpy(array).numpy().flags.writeable

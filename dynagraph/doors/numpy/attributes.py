@@ -130,7 +130,7 @@ def _can_cast(b: Builder, from_: Any, to: Any, casting: Any) -> bool:
 
 @numpy_function(np.isscalar)
 def _isscalar(b: Builder, element: Any) -> bool:
-    return b.is_scalar(element) if isinstance(element, Node) else np.isscalar(element)
+    return is_weak(element) or (b.is_scalar(element) if isinstance(element, Node) else np.isscalar(element))
 
 
 @numpy_function(np.iscomplexobj)

@@ -604,10 +604,10 @@ def _shown(value: Any) -> Any:
 
 
 def _identity(part: Any) -> Any:
-    """A hashable stand-in: objects that are compared by identity count as different."""
-    if isinstance(part, (int, str, bool, type(None))):
+    """A hashable stand-in: objects that are compared by identity count as different; subclasses may lack a hash."""
+    if type(part) in (int, str, bool, type(None)):
         return (type(part), part)
-    if isinstance(part, tuple):
+    if type(part) is tuple:
         return tuple(_identity(p) for p in part)
     return id(part)
 

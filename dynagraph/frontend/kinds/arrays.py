@@ -155,6 +155,9 @@ def _has_ellipsis(ex: Executor, key: Any) -> bool:
 def _attribute_of_array(frame: Frame, array: Array, name: str) -> Value:
     if frame.ex.library is not NUMPY and not array.is_scalar:
         return _attribute_of_device_array(frame, array, name)
+    kind = array.node.dtype.numpy.type if array.is_scalar else np.ndarray
+    if not hasattr(kind, name):
+        throw(AttributeError(lacks(f"numpy.{kind.__name__}", name)))
     if name == "flags" and not array.is_scalar:
         return Flags(array)
     if name == "strides" and frame.is_own and not array.is_scalar:
@@ -167,9 +170,6 @@ def _attribute_of_array(frame: Frame, array: Array, name: str) -> Value:
         return frame.ex.from_door(found, "value" if array.is_scalar else "array")
     if has_method(array, name) or method(name) is not None:
         return Method(name, array)
-    kind = array.node.dtype.numpy.type if array.is_scalar else np.ndarray
-    if not hasattr(kind, name):
-        throw(AttributeError(lacks(f"numpy.{kind.__name__}", name)))
     return refuse("UNSUPPORTED_FUNCTION", f"the array attribute .{name}")
 
 

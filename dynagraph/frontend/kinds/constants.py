@@ -208,7 +208,7 @@ def _attribute_of_constant(frame: Frame, value: Const, name: str) -> Value:
     if isinstance(found, DESCRIBED):
         return Method(name, value)
     if isinstance(obj, SymInt):
-        return {"real": value, "numerator": value, "imag": Const(0), "denominator": Const(1)}[name]
+        return value if name in ("real", "numerator") else Const(getattr(1 if name == "denominator" else 0, name))
     result = getattr(obj, name)  # numbers, dtypes, ufuncs, builtin functions: immutable, and their attributes are pure
     return frame.ex.constant(result) if type(result) in (tuple, str, int, float, bool, type(None)) else Const(result)
 

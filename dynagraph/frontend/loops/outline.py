@@ -19,6 +19,7 @@ from dynagraph.frontend.bytecode.decode import JUMPS, Instruction, Program
 from dynagraph.frontend.bytecode.liveness import ENDS, live_names_of, sees_frame, successors
 from dynagraph.frontend.bytecode.resume import BreakPoint, FunctionBuilder, Resumes, Target
 from dynagraph.frontend.kinds.values import Const
+from dynagraph.frontend.loops.exits import call_unwatched
 
 ITEM = "item "  # a parameter's name that no Python code can have
 UNSUITABLE = frozenset(
@@ -316,17 +317,20 @@ class OutlinedLoop:
     def _leave(self, index: int, state: Sequence[Any], stack: tuple[Any, ...], turned: bool) -> Tail:
         """Go on behind the loop; `turned`: there was a turn."""
         found = self.targets.get((index, turned))
-        if found is None:
-            live = live_names_of(self.loop.program)[index]
-            names = self.loop.names if turned else self.loop.names[: self.loop.n_bound]
-            kept = [k for k, name in enumerate(names) if name in live]
-            shape = list(self.point.shape)
-            if self.loop.is_for and index == self.loop.end:
-                shape.pop()
-            resume = self.resumes.resume(self.point, index, tuple(shape), tuple(names[k] for k in kept))
-            found = self.targets[index, turned] = resume, kept
+        if found is None:  # the compiler's own calls are not the user's
+            found = self.targets[index, turned] = call_unwatched(self._target, index, turned)
         resume, kept = found
         return Tail(resume, *(state[k] for k in kept), *stack)
+
+    def _target(self, index: int, turned: bool) -> tuple[Any, list[int]]:
+        """What goes on behind the loop, and which of the variables it takes."""
+        live = live_names_of(self.loop.program)[index]
+        names = self.loop.names if turned else self.loop.names[: self.loop.n_bound]
+        kept = [k for k, name in enumerate(names) if name in live]
+        shape = list(self.point.shape)
+        if self.loop.is_for and index == self.loop.end:
+            shape.pop()
+        return self.resumes.resume(self.point, index, tuple(shape), tuple(names[k] for k in kept)), kept
 
 
 __all__ = ["Outline", "OutlinedLoop", "outline"]

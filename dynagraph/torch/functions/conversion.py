@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
 
 import dynagraph.cuda as dg_cuda
 from dynagraph.cuda.memory import pinned_empty
+from dynagraph.markers import is_compiling
 from dynagraph.torch.core import devices, dtypes
 from dynagraph.torch.core.arrays import put_beside
 from dynagraph.torch.core.dtypes import dtype as DType
@@ -134,7 +136,15 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
         )
     if x._array.dtype.kind == "V":
         raise TypeError("Got unsupported ScalarType BFloat16")
-    return x._array
+    return x._array if is_compiling() or x._array.flags.writeable else _writeable(x._array)
+
+
+def _writeable(array: np.ndarray) -> np.ndarray:
+    """A view that can be written to, of an array that NumPy has made read-only (`np.diagonal`) over memory that is not."""
+    view = array.view()
+    with contextlib.suppress(ValueError):  # the memory is read-only
+        view.flags.writeable = True
+    return view if view.flags.writeable else array
 
 
 def _array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

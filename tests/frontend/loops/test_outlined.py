@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import dynagraph as dg
+from dynagraph.frontend.executor import watch
 from dynagraph.frontend.loops import outline
 
 X = np.linspace(-1.0, 1.0, 7)
@@ -230,3 +232,28 @@ def test_an_error_in_the_body_is_raised_at_its_line():
     with pytest.raises(ValueError, match="reshape") as caught:
         compiled(X, 40)
     assert caught.traceback[-1].lineno + 1 == fails.__code__.co_firstlineno + 3
+
+
+def test_what_goes_on_behind_a_loop_is_made_unwatched(monkeypatch) -> None:
+    """The compiler's own calls are no frames of the broken part in which the loop runs."""
+    offered = set()
+
+    def may_be_captured(function, code):
+        offered.add(function.__module__)
+        return watch.may_be_captured(function, code)
+
+    monkeypatch.setattr("dynagraph.driver.compiler.may_be_captured", may_be_captured)
+
+    def callee(x):
+        return leaves(x, 150)[0] * 2
+
+    def plain(xs):
+        doubled = []
+        re.sub("a", lambda found: doubled.append(callee(xs[len(doubled)])) or "", "a" * len(xs))
+        return doubled
+
+    compiled = dg.compile(plain, mode="max")
+    for _ in range(3):
+        for got, expected in zip(compiled([X, X + 1]), plain([X, X + 1]), strict=True):
+            np.testing.assert_array_equal(got, expected)
+    assert __name__ in offered and "bytecode.concrete" not in offered and "dynagraph.frontend.bytecode.resume" not in offered
