@@ -306,7 +306,10 @@ def test_results_do_not_depend_on_the_number_of_threads():
             np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("shape, ranges", [((2048, 256), 2), ((2048, 1024), 8), ((300, 700), 6), ((8, 2048, 200), 8), ((2, 4096, 200), 4), ((64, 100), 1)])
+@pytest.mark.parametrize(
+    "shape, ranges",
+    [((2048, 256), 2), ((2048, 1024), 8), ((300, 700), 6), ((8, 2048, 200), 8), ((2, 4096, 200), 4), ((64, 100), 1)],
+)
 def test_columns_are_shared_by_threads(shape, ranges):
     """The gradient of a bias: columns of few hundred elements, and thousands of rows."""
     x = f32(*shape)

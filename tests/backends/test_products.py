@@ -9,7 +9,6 @@ import pytest
 
 from dynagraph._core._dispatch import get_threads, set_threads
 from dynagraph.ir.loops import LibraryCall
-
 from dynagraph.ir.passes.memory_plan import step_buffers
 
 from .native import run_native
@@ -78,7 +77,7 @@ def trained(b: Any, x: Any, w: Any, v: Any, bias: Any, g: Any) -> Any:
     y = b.add(b.own_matmul(x, w), bias)
     e = b.exp(b.negative(y))
     z = b.own_matmul(b.multiply(y, e), v)
-    slope = b.subtract(e, b.multiply(y, e))
+    slope = b.multiply(e, b.subtract(b.scalar(1.0), y))
     return [z, b.multiply(b.own_matmul(g, v), slope)]
 
 
@@ -121,7 +120,7 @@ def test_no_slope_is_kept_beside_what_is_read_later_anyway() -> None:
         y = b.own_matmul(x, w)
         e = b.exp(b.negative(y))
         z, late = b.own_matmul(b.multiply(y, e), v), b.own_matmul(g, v)
-        return [z, b.multiply(late, b.subtract(e, b.multiply(y, e))), b.add(late, y), b.multiply(late, e)]
+        return [z, b.multiply(late, b.multiply(e, b.subtract(b.scalar(1.0), y))), b.add(late, y), b.multiply(late, e)]
 
     arrays = operands(300)
     graph = build(program, *arrays)

@@ -245,7 +245,10 @@ class _Fuser:
             if len(large) < 2 or any(user in self.group_of for user in self._real_users(part)):
                 continue
             home = self._home(part, _own_group(part), sources, range(earliest, late))
-            if home is not None and any(self._is_last_read(s, part, home[0]) for s in large):
+            spared = [s for s in large if self._is_read_before(s, late, part)]
+            if home is None or len(spared) < 2:
+                continue
+            if any(self._is_temporary(s) and self._is_read_before(s, home[0] + 1, part) for s in spared):
                 self.real.add(part)
                 self.reach.clear()
                 self._join(part, *home)
@@ -285,11 +288,12 @@ class _Fuser:
                 stack += [u for u in user.users if u is not but]
         return found
 
-    def _is_last_read(self, source: Node, part: Node, position: int) -> bool:
-        """Whether nothing but `part` reads a value behind the group at `position`, so that it need not be kept for others."""
-        if is_input(source) or source in self.graph.outputs or source in self.reuse.kept:
-            return False
-        return all(self.group_of.get(user, position + 1) <= position for user in self._real_users(source, but=part))
+    def _is_read_before(self, source: Node, position: int, part: Node) -> bool:
+        """Whether all that read a value, but `part`, are groups before `position`."""
+        return all(self.group_of.get(user, position) < position for user in self._real_users(source, but=part))
+
+    def _is_temporary(self, node: Node) -> bool:
+        return not is_input(node) and node not in self.graph.outputs and node not in self.reuse.kept
 
     def _join_call(self, node: Node) -> bool:
         """Several results of one call are one step."""
