@@ -14,6 +14,7 @@ import dynagraph as dg
 from dynagraph._core import _dispatch
 from dynagraph.backends.c import backend as c_backend
 from dynagraph.backends.c.backend import estimated_nanoseconds, lower_graph
+from dynagraph.backends.c.costs import launch_size
 from dynagraph.backends.reference import reference
 from dynagraph.backends.toolchain import cpu_features
 from dynagraph.ir import dtypes, optable
@@ -303,6 +304,26 @@ def test_results_do_not_depend_on_the_number_of_threads():
     for other in results[1:]:
         for a, b in zip(results[0], other):
             np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    "shape, ranges",
+    [((2048, 256), 2), ((2048, 1024), 8), ((300, 700), 6), ((8, 2048, 200), 8), ((2, 4096, 200), 4), ((64, 100), 1)],
+)
+def test_columns_are_shared_by_threads(shape, ranges):
+    """The gradient of a bias: columns of few hundred elements, and thousands of rows."""
+    x = f32(*shape)
+    graph = build(lambda b, x: b.sum(x, axis=(len(shape) - 2,), keepdims=False), x)
+    (kernel,) = steps(graph)
+    count, grain = launch_size(kernel)
+    assert (count.constant, grain) == (ranges, 1)
+    before = _dispatch.get_threads()
+    try:
+        for threads in (1, 2, 3):
+            _dispatch.set_threads(threads)
+            np.testing.assert_array_equal(run_native(graph, x)[0], x.sum(axis=-2))
+    finally:
+        _dispatch.set_threads(before)
 
 
 def test_estimates_do_not_depend_on_the_loop_structure():

@@ -9,6 +9,7 @@ import pytest
 
 from dynagraph._core._dispatch import get_threads, set_threads
 from dynagraph.ir.loops import LibraryCall
+from dynagraph.ir.passes.memory_plan import step_buffers
 
 from .native import run_native
 from .test_c_backend import build, f32, steps
@@ -69,3 +70,64 @@ def test_rows_that_another_operand_has_in_another_order() -> None:
     graph = build(program, *arrays)
     np.testing.assert_array_equal(run_native(graph, *arrays)[0], reference_of(graph, *arrays)[0])
     assert finished(graph) == [False]
+
+
+def trained(b: Any, x: Any, w: Any, v: Any, bias: Any, g: Any) -> Any:
+    """A layer with an activation, x * exp(-x), a layer behind it, and the activation's gradient."""
+    y = b.add(b.own_matmul(x, w), bias)
+    e = b.exp(b.negative(y))
+    z = b.own_matmul(b.multiply(y, e), v)
+    slope = b.multiply(e, b.subtract(b.scalar(1.0), y))
+    return [z, b.multiply(b.own_matmul(g, v), slope)]
+
+
+def kept(graph: Any) -> list[int]:
+    """How many arrays each product's finish reads, beside the product itself and what is small."""
+    found = []
+    for step in steps(graph):
+        if isinstance(step, LibraryCall) and step.then is not None:
+            made = {step.out.buffer} | step_buffers(step)[1]
+            found.append(sum(name not in made and not name.startswith("in") for name in step_buffers(step.then)[0]))
+    return found
+
+
+def operands(rows: int) -> tuple[np.ndarray, ...]:
+    return f32(rows, 40) / 8, f32(40, 256), f32(256, 256), f32(256), f32(rows, 256)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_the_slope_of_an_activation_is_kept_instead_of_what_it_is_made_of(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = operands(300)
+    graph = build(trained, *arrays)
+    assert finished(graph) == [True, False, True]
+    assert kept(graph) == [0, 1]  # the slope alone
+    before = get_threads()
+    set_threads(threads)
+    try:
+        results = run_native(graph, *arrays)
+    finally:
+        set_threads(before)
+    for ours, expected in zip(results, reference_of(graph, *arrays)):
+        np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
+    monkeypatch.setattr("dynagraph.ir.passes.fuse.LARGE", 1 << 40)
+    assert kept(graph)[-1] == 2
+    for ours, other in zip(results, run_native(graph, *arrays)):
+        np.testing.assert_array_equal(ours, other)
+
+
+def test_no_slope_is_kept_beside_what_is_read_later_anyway() -> None:
+    def program(b: Any, x: Any, w: Any, v: Any, bias: Any, g: Any) -> Any:
+        y = b.own_matmul(x, w)
+        e = b.exp(b.negative(y))
+        z, late = b.own_matmul(b.multiply(y, e), v), b.own_matmul(g, v)
+        return [z, b.multiply(late, b.multiply(e, b.subtract(b.scalar(1.0), y))), b.add(late, y), b.multiply(late, e)]
+
+    arrays = operands(300)
+    graph = build(program, *arrays)
+    assert kept(graph)[-1] == 2
+    for ours, expected in zip(run_native(graph, *arrays), reference_of(graph, *arrays)):
+        np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_small_values_are_computed_where_they_are_used() -> None:
+    assert kept(build(trained, *operands(30)))[-1] == 2

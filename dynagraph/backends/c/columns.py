@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from dynagraph.backends.c.nests import UNSTOPPED_EXTENT, at_most, end_of, is_at_most, lanes_loop, nest
 from dynagraph.backends.c.reductions import LANE, as_wide
 from dynagraph.ir import dtypes, expr
 from dynagraph.ir.accumulation import computed_as, extreme, identity, is_better, rounded, step, widened
 from dynagraph.ir.expr import Expr
 from dynagraph.ir.intexpr import IntExpr
-from dynagraph.ir.loops import ColumnReduce, Define, LeafRule, expr_cost, map_expr
+from dynagraph.ir.loops import Axis, ColumnReduce, Define, Kernel, LeafRule, expr_cost, map_expr
 from dynagraph.ir.statements import (
     Assign,
     Block,
@@ -25,31 +28,49 @@ from dynagraph.ir.statements import (
     position,
 )
 
-COLUMN_BLOCK = 512  # columns that one range of a column reduction accumulates on the stack
+COLUMN_BLOCK = 512  # columns that one range of a column reduction accumulates on the stack, at most,
+NARROW_BLOCK = 128  # ... and at least, where there are too few ranges for threads to share:
+COLUMN_PARTS = 8  # fewer than this,
+WORTH_PARTS = 1 << 16  # ... of so many values
 COLUMN_UNROLL = 4  # rows that are added to the accumulators at a time,
 UNROLL_COST = 6.0  # ... where a value costs no more than this many additions
 FIRST = position("first")  # column of the block
 WIDTH = position("width")
 
 
-def column_reduce(r: ColumnReduce) -> tuple[Code, ...]:
-    """The columns from `first` on."""
-    width = Declare("width", dtypes.int32, as_int(at_most(r.column.extent, FIRST, COLUMN_BLOCK) - FIRST))
+def column_of(kernel: Kernel) -> ColumnReduce | None:
+    """The column reduction that a kernel is."""
+    return next((s for s in kernel.body if isinstance(s, ColumnReduce)), None)
+
+
+def column_block(r: ColumnReduce, outer: Sequence[Axis]) -> int:
+    """How many columns one range has.  A column's bits do not depend on it."""
+    ranges, rows = (math.prod(max(1, axis.hint) for axis in axes) for axes in (outer, r.axes))
+    if ranges * rows * r.column.hint < WORTH_PARTS:
+        return COLUMN_BLOCK
+    wanted = -(-r.column.hint * ranges // COLUMN_PARTS)
+    return min(max(-(-wanted // NARROW_BLOCK) * NARROW_BLOCK, NARROW_BLOCK), COLUMN_BLOCK)
+
+
+def column_reduce(r: ColumnReduce, outer: Sequence[Axis]) -> tuple[Code, ...]:
+    """The columns from `first` on, as many as a range has."""
+    block = column_block(r, outer)
+    width = Declare("width", dtypes.int32, as_int(at_most(r.column.extent, FIRST, block) - FIRST))
     # gcc 12 loses rows of sums of 7 columns of int64 where it knows how many these are
     opaque = () if r.accumulator.dtype.is_inexact else (Opaque("width"),)
-    return width, *opaque, *(_positions(r) if r.accumulator.is_position else _columns(r))
+    return width, *opaque, *(_positions(r, block) if r.accumulator.is_position else _columns(r, block))
 
 
 def _each_column(r: ColumnReduce, *body: Code) -> For:
     return lanes_loop(WIDTH, Let(r.column.symbol.name, FIRST + LANE), *body)
 
 
-def _columns(r: ColumnReduce) -> tuple[Code, ...]:
+def _columns(r: ColumnReduce, block: int) -> tuple[Code, ...]:
     a = r.accumulator
-    total, array = _total(r), Declare(f"{a.name}_column", computed_as(a.dtype), size=COLUMN_BLOCK, aligned=True)
+    total, array = _total(r), Declare(f"{a.name}_column", computed_as(a.dtype), size=block, aligned=True)
     begin = lanes_loop(WIDTH, Assign(f"{a.name}_column", identity(a), LANE))
     *outer, last = r.axes
-    turns = UNSTOPPED_EXTENT // COLUMN_BLOCK
+    turns = UNSTOPPED_EXTENT // block
     row, start, end = last.symbol.name, last.start, end_of(last)
     rows: tuple[Code, ...]
     if is_at_most(last.extent, turns):
@@ -58,7 +79,7 @@ def _columns(r: ColumnReduce) -> tuple[Code, ...]:
         limit = position(f"{row}_last")
         part = Safepoint(), *_rows(r, at_most(limit, position(row), turns))
         rows = Declare(row, None, start), Let(f"{row}_last", end), While(compare("lt", position(row), limit), part)
-    passes = nest(outer, (Block(rows),), within=(last,), each=COLUMN_BLOCK)
+    passes = nest(outer, (Block(rows),), within=(last,), each=block)
     stores = _each_column(r, Declare(a.name, computed_as(a.dtype), rounded(total, a.dtype)), *r.stores)
     return array, begin, *passes, stores
 
@@ -87,7 +108,7 @@ def _added(r: ColumnReduce, rows: int) -> For:
     return _each_column(r, Assign(f"{a.name}_column", rounded(total, a.dtype), LANE))
 
 
-def _positions(r: ColumnReduce) -> tuple[Code, ...]:
+def _positions(r: ColumnReduce, block: int) -> tuple[Code, ...]:
     """Where the extremes of columns are: of each the best so far, and its row."""
     a, dtype = r.accumulator, r.accumulator.value.dtype
     rows = IntExpr.of(1)
@@ -107,11 +128,11 @@ def _positions(r: ColumnReduce) -> tuple[Code, ...]:
         Assign("where", expr.call("select", better, row, where), LANE),
     )
     return (
-        Declare("best", wide, size=COLUMN_BLOCK, aligned=True),
-        Declare("where", counter, size=COLUMN_BLOCK, aligned=True),
+        Declare("best", wide, size=block, aligned=True),
+        Declare("where", counter, size=block, aligned=True),
         lanes_loop(WIDTH, Assign("best", identity(extreme(a)), LANE)),
         lanes_loop(WIDTH, Assign("where", zero, LANE)),
         Declare("row", counter, zero),
-        *nest(r.axes, (compared, Assign("row", expr.call("add", row, expr.const(1, counter)))), each=COLUMN_BLOCK),
+        *nest(r.axes, (compared, Assign("row", expr.call("add", row, expr.const(1, counter)))), each=block),
         _each_column(r, Define(a.name, expr.cast(where, dtypes.int64)), *r.stores),
     )

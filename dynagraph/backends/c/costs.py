@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dynagraph.backends.c.columns import COLUMN_BLOCK
-from dynagraph.backends.c.kernels import column_blocks, column_of
+from dynagraph.backends.c.columns import column_block, column_of
+from dynagraph.backends.c.kernels import column_blocks
 from dynagraph.backends.c.program import is_size
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.loops import ColumnReduce, Kernel, Loop, Reduce, ScanLoop, Statement
@@ -18,7 +18,7 @@ def launch_size(kernel: Kernel) -> tuple[IntExpr, int]:
         count = count * axis.extent
     column = column_of(kernel)
     if column is not None:
-        return count * column_blocks(column), 1
+        return count * column_blocks(column, kernel.axes), 1
     flat = len(kernel.axes) == 1 and not any(isinstance(s, (Loop, Reduce, ScanLoop)) for s in kernel.body)
     return count, FLAT_GRAIN if flat else 1
 
@@ -52,5 +52,5 @@ def kernel_cost(kernel: Kernel) -> float:
         count *= max(1, axis.hint)
     column = column_of(kernel)
     if column is not None:
-        count *= max(1, -(-column.hint // COLUMN_BLOCK))
+        count *= max(1, -(-column.column.hint // column_block(column, kernel.axes)))
     return total / count

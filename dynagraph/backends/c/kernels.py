@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dynagraph.backends.c.columns import COLUMN_BLOCK, column_reduce
+from dynagraph.backends.c.columns import column_block, column_of, column_reduce
 from dynagraph.backends.c.nests import ZERO, nest, short_loop
 from dynagraph.backends.c.pairwise import in_order
 from dynagraph.backends.c.positions import positions
@@ -50,22 +50,18 @@ def write_out(kernel: Kernel) -> tuple[Code, ...]:
     return (For("item", ZERO, HI, (*_decode(kernel.axes, column), *body), AxisKind.PARALLEL),)
 
 
-def column_of(kernel: Kernel) -> Axis | None:
-    """The columns of a column reduction."""
-    return next((s.column for s in kernel.body if isinstance(s, ColumnReduce)), None)
+def column_blocks(r: ColumnReduce, outer: Sequence[Axis]) -> IntExpr:
+    """How many ranges all columns are."""
+    block = column_block(r, outer)
+    return (r.column.extent + (block - 1)) // block
 
 
-def column_blocks(column: Axis) -> IntExpr:
-    return (column.extent + (COLUMN_BLOCK - 1)) // COLUMN_BLOCK
-
-
-def _decode(axes: Sequence[Axis], column: Axis | None) -> list[Code]:
+def _decode(axes: Sequence[Axis], column: ColumnReduce | None) -> list[Code]:
     """Loop variables from the flat item number, last axis fastest."""
     found: list[Code] = [Declare("rest", None, ITEM)]
     if column is not None:
-        blocks = column_blocks(column)
-        around, own = divided(REST, blocks)
-        found += [Let("first", own * COLUMN_BLOCK), Assign("rest", around)]
+        around, own = divided(REST, column_blocks(column, axes))
+        found += [Let("first", own * column_block(column, axes)), Assign("rest", around)]
     for axis in reversed(axes[1:]):
         around, own = divided(REST, axis.extent)
         found += [Let(axis.symbol.name, own), Assign("rest", around)]
@@ -82,7 +78,7 @@ def _body(body: Sequence[Statement], outer: Sequence[Axis]) -> tuple[Code, ...]:
         elif isinstance(s, Reduce):
             found += _reduce(s, outer)
         elif isinstance(s, ColumnReduce):
-            found += column_reduce(s)
+            found += column_reduce(s, outer)
         else:
             assert isinstance(s, ScanLoop), "sorts are for other targets"
             found += [begin_scan(s), *nest((s.axis,), scan_step(s, next_running_step))]

@@ -26,6 +26,7 @@ MAX_REDUCTIONS = 8  # in one kernel: their accumulators no longer fit into regis
 MAX_MEMORIES = 400  # that one kernel reads and writes: CUDA has 4 KiB for a kernel's parameters
 SERIAL_ROWS = 16  # fewer rows than this, and
 LONG_ROW = 32768  # ... longer than this: rows alone do not fill the cores, so nothing is fused along them
+LARGE = 65536  # elements: arrays that no longer lie in a cache when they are read again
 
 
 @dataclass
@@ -176,6 +177,7 @@ class _Fuser:
         return found
 
     def _place(self, node: Node) -> None:
+        self._keep_less(node)
         sources = self._sources(node)
         earliest = max((self.group_of[s] for s in sources if not is_input(s)), default=0)
         if node in self.reuse.previous:
@@ -184,6 +186,9 @@ class _Fuser:
         self._place_from(node, sources, earliest)
         if node in self.checks:
             self.first_write = max(self.first_write, self.group_of[node] + 1)
+        self._note_placed(node, sources)
+
+    def _note_placed(self, node: Node, sources: frozenset[Node]) -> None:
         for source in sources:
             memory = self.reuse.owner(source)
             self.last_read[memory] = max(self.last_read.get(memory, 0), self.group_of[node])
@@ -196,18 +201,99 @@ class _Fuser:
         if self._join_call(node) or (node.is_op("block_reduce") and self._join_blocks(node)):
             return
         if group.joinable and not isinstance(lowering, (Library, Scan)):
-            for position in sorted(self._sharing(node, sources), reverse=True):
-                candidate = self.groups[position]
-                if position >= earliest and candidate.joinable and len(self.memories[position] | sources) < MAX_MEMORIES:
-                    joined = self._joined(candidate, node, group)
-                    if joined is not None:
-                        candidate.outer, candidate.inner = joined
-                        candidate.members.append(node)
-                        self.group_of[node] = position
-                        return
+            home = self._home(node, group, sources, range(earliest, len(self.groups)))
+            if home is not None:
+                self._join(node, *home)
+                return
         group.members.append(node)
         self.group_of[node] = len(self.groups)
         self.groups.append(group)
+
+    def _home(
+        self, node: Node, own: Group, sources: frozenset[Node], among: range
+    ) -> tuple[int, tuple[Shape, Shape]] | None:
+        """The last one among some groups that takes a node in, and the spaces that it then has."""
+        for position in sorted(self._sharing(node, sources), reverse=True):
+            candidate = self.groups[position]
+            if position in among and candidate.joinable and len(self.memories[position] | sources) < MAX_MEMORIES:
+                joined = self._joined(candidate, node, own)
+                if joined is not None:
+                    return position, joined
+        return None
+
+    def _join(self, node: Node, position: int, spaces: tuple[Shape, Shape]) -> None:
+        group = self.groups[position]
+        group.outer, group.inner = spaces
+        group.members.append(node)
+        self.group_of[node] = position
+
+    # -- what is kept until it is read again ------------------------------------------------------------------------------
+    def _keep_less(self, node: Node) -> None:
+        """What a node computes of large values that were there before the others is computed with these, and kept, if fewer arrays
+        are kept then: the slope of an activation, instead of the activation's operand and what else it is made of.
+        """
+        if not isinstance(node.op.lowering, (Elementwise, Reduction)) or hint_numel(_iteration_shape(node)) < LARGE:
+            return
+        found = [self.group_of[s] for s in self._sources(node) if not is_input(s) and isinstance(s.op.lowering, Library)]
+        if not found:
+            return
+        late = max(found)  # other groups made what it waits for
+        for part in self._early_parts(node, late):
+            sources = self._sources(part)
+            large = [s for s in sources if 2 * hint_numel(s.shape) >= hint_numel(part.shape)]
+            earliest = max((self.group_of[s] for s in sources if not is_input(s)), default=0)
+            if len(large) < 2 or any(user in self.group_of for user in self._real_users(part)):
+                continue
+            home = self._home(part, _own_group(part), sources, range(earliest, late))
+            spared = [s for s in large if self._is_read_before(s, late, part)]
+            if home is None or len(spared) < 2:
+                continue
+            if any(self._is_temporary(s) and self._is_read_before(s, home[0] + 1, part) for s in spared):
+                self.real.add(part)
+                self.reach.clear()
+                self._join(part, *home)
+                self._note_placed(part, self._sources(part))
+
+    def _early_parts(self, node: Node, late: int) -> list[Node]:
+        """The largest inlined expressions in a node's of numbers from groups before `late`, one for each of its elements."""
+        found: dict[Node, None] = {}
+        numel, seen = hint_numel(_iteration_shape(node)), set()
+        stack = [a for a in node.args if not isinstance(node.op.lowering, Gather)]
+        while stack:
+            part = stack.pop()
+            if part in seen or is_input(part) or part in self.real:
+                continue
+            seen.add(part)
+            sources = [s for s in self._sources(part) if not is_input(s)]
+            is_early = bool(sources) and all(self.group_of[s] < late for s in sources)
+            if is_early and isinstance(part.op.lowering, Elementwise) and part.dtype.is_inexact and hint_numel(part.shape) == numel:
+                found[part] = None
+            elif not is_early and isinstance(part.op.lowering, (Elementwise, Movement)):
+                stack += part.args
+        return list(found)
+
+    def _real_users(self, node: Node, but: Node | None = None) -> set[Node]:
+        """The real nodes that read a node, through everything that is inlined but one of them."""
+        found: set[Node] = set()
+        seen: set[Node] = set()
+        stack = [user for user in node.users if user is not but]
+        while stack:
+            user = stack.pop()
+            if user in seen:
+                continue
+            seen.add(user)
+            if user in self.real:
+                found.add(user)
+            else:
+                stack += [u for u in user.users if u is not but]
+        return found
+
+    def _is_read_before(self, source: Node, position: int, part: Node) -> bool:
+        """Whether all that read a value, but `part`, are groups before `position`."""
+        return all(self.group_of.get(user, position) < position for user in self._real_users(source, but=part))
+
+    def _is_temporary(self, node: Node) -> bool:
+        return not is_input(node) and node not in self.graph.outputs and node not in self.reuse.kept
 
     def _join_call(self, node: Node) -> bool:
         """Several results of one call are one step."""
