@@ -12,7 +12,7 @@ import numpy as np
 from dynagraph.torch.core.grad_mode import no_grad
 from dynagraph.torch.core.tensor import Tensor, is_dense, wrap
 from dynagraph.torch.distributed.common_memory import Room
-from dynagraph.torch.distributed.effects import PLACES, WHOLES
+from dynagraph.torch.distributed.effects import WHOLES
 from dynagraph.torch.distributed.objects import all_gather_object
 from dynagraph.torch.distributed.transfers import member
 from dynagraph.torch.functions.common import NAMESPACES
@@ -31,21 +31,19 @@ class Bucket:
     `pending`: how many are still to come; `work`: what waits for the sum over ranks.
     """
 
-    __slots__ = ("flat", "memory", "numbers", "parameters", "pending", "place", "views", "work")
+    __slots__ = ("flat", "numbers", "parameters", "pending", "place", "views", "work")
 
-    def __init__(self, numbers: Sequence[int], parameters: Sequence[Tensor], memory: Any = None, other: Any = None):
-        """`memory`, `other`: flat arrays for all gradients; without them it has memory of its own."""
+    def __init__(self, numbers: Sequence[int], parameters: Sequence[Tensor], memory: Any = None):
+        """`memory`: a flat array for all gradients; without it the bucket has memory of its own."""
         self.numbers, self.parameters = list(numbers), [parameters[k] for k in numbers]
         first = self.parameters[0]
         count = sum(p.numel() for p in self.parameters)
         self.flat: Tensor = _torch["zeros"](count, dtype=first.dtype, device=first.device) if memory is None else wrap(memory)
         self.views: list[Tensor] = parts_of(self.flat, self.parameters)
         self.pending, self.work = len(self.numbers), None
-        self.place, self.memory = f"bucket {next(_numbers)}", other  # where programs have what is being reduced
+        self.place = f"bucket {next(_numbers)}"  # the name of its memory in programs
         if isinstance(self.flat._array, np.ndarray):
             WHOLES[self.place] = self.flat._array
-        if other is not None:
-            PLACES[self.place] = other
 
 
 def parts_of(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
@@ -110,15 +108,14 @@ def in_room(members: Sequence[Sequence[int]], parameters: Sequence[Tensor], grou
     for numbers in members:
         places.append(end)
         end += -(-_bytes_of(numbers, parameters) // _ALIGNMENT) * _ALIGNMENT
-    room = _room(group, 2 * end, parameters)
+    room = _room(group, end, parameters)
     if room is None:
         return [Bucket(numbers, parameters) for numbers in members], None
 
     def array(begin: int, numbers: Sequence[int]) -> Any:
         return room.own[begin : begin + _bytes_of(numbers, parameters)].view(parameters[numbers[0]]._array.dtype)
 
-    made = [Bucket(numbers, parameters, array(k, numbers), array(end + k, numbers)) for k, numbers in zip(places, members)]
-    return made, room
+    return [Bucket(numbers, parameters, array(k, numbers)) for k, numbers in zip(places, members)], room
 
 
 def _room(group: Any, nbytes: int, parameters: Sequence[Tensor]) -> Room | None:

@@ -282,7 +282,7 @@ def compiled_steps() -> None:
                 compiled(x, y)
         assert distance(module, expected) < limit, (options, hook, distance(module, expected))
         graph = str(compiled.last_graph)
-        sent = sum(graph.count(f"call={name}(") for name in ("started", "started_in", "started_where_it_lies", "exchanged"))
+        sent = sum(graph.count(f"call={name}(") for name in ("started", "started_where_it_lies", "exchanged"))
         assert sent == messages, (options, hook, sent)
         assert "_params_0__array" in graph.splitlines()[-1], (options, hook)
 
@@ -311,7 +311,7 @@ def compiled_steps_with_unused_parameters() -> None:
             assert torch.allclose(a, b, atol=1e-6) and (a.grad is None) == (b.grad is None), turn
             assert a.grad is None or torch.allclose(a.grad, b.grad, atol=1e-6), turn
     graph = str(compiled.last_graph)
-    assert "where" in graph and graph.count("call=started_in(") == len(ddp.reducer.buckets), graph
+    assert "where" in graph and graph.count("call=started_where_it_lies(") == len(ddp.reducer.buckets), graph
 
 
 def hooks_that_break_programs() -> None:

@@ -62,7 +62,7 @@ def neighbours(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     memory = rows(request.param, 4 << 16)
     for rank, engine in enumerate(made):
         engine.mesh.blocks = Blocks(Room(7, memory, rank))
-        engine._take_block()
+        engine._use_common_memory()
     yield made
     for engine in made:
         engine.close()
@@ -74,7 +74,7 @@ def placed(engines: Sequence[SocketEngine], size: int) -> list[np.ndarray]:
     memory, arrays = rows(len(engines), 8 * size + 1024), []
     for rank, engine in enumerate(engines):
         room = Room(11, memory, rank)
-        engine.rooms.add(room)
+        engine.common.rooms.add(room)
         engine.kept = room  # type: ignore[attr-defined]
         arrays.append(memory[rank][64 * rank :][: 4 * size].view(np.float32))
         arrays[-1][...] = given(len(engines), size)[rank]
@@ -90,9 +90,8 @@ def test_sums_in_common_memory(neighbours: list[SocketEngine], where: str, size:
         arrays = given(count, size) if where in ("blocks", "a rank without a block") else placed(neighbours, size)
         if where == "some in a room":
             arrays[1] = arrays[1].copy()
-        if where == "a rank without a block" and neighbours[1].block is not None:
-            neighbours[1].mesh.blocks.give_back(neighbours[1].block)  # type: ignore[union-attr]
-            neighbours[1].block = None
+        if where == "a rank without a block":
+            neighbours[1].common.close()  # type: ignore[union-attr]
         others = given(count, 20_000)  # begins before the first one has ended
         requests = [e.all_reduce(x, op) for e, x in zip(neighbours, arrays)]
         requests += [e.all_reduce(x, "SUM") for e, x in zip(neighbours, others)]
@@ -128,7 +127,7 @@ def share_nothing_by_name(rank: int, method: str) -> None:
         (line,) = [line for line in file if "memfd:dynagraph" in line]
     assert "(deleted)" in line
     pair = dist.new_group([0, 1])
-    assert pair._engine.block is not None and pair._engine.block != engine.block
+    assert pair._engine.common.block is not None and pair._engine.common.block != engine.common.block
     halves = torch.full((10**5,), rank + 1.0, dtype=torch.bfloat16)
     dist.all_reduce(halves, group=pair)
     assert bool((halves == 3).all())

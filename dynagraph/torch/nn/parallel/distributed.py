@@ -51,6 +51,8 @@ class _DDPJoinHook(JoinHook):
             ddp._sync_buffers(has_inputs=False)
         syncs = ddp.require_forward_param_sync = ddp._some_rank_syncs(False)
         if syncs:
+            by_all = ddp._divide_by_initial_world_size or not ddp._join_config.is_first_joinable
+            ddp._divide_by(ddp.reducer.ranks if by_all else ddp._active_ranks)
             ddp.reducer.answer()
 
     def post_hook(self, is_last_joiner: bool) -> None:
@@ -215,8 +217,9 @@ class DistributedDataParallel(Module, Joinable):
             raise reducer.unfinished()
         active = Join.notify_join_context(self)
         if active is not None:
-            reducer.divisor = reducer.ranks if self._divide_by_initial_world_size else active.active
             active.wait()
+        by_all = active is None or self._divide_by_initial_world_size
+        self._divide_by(reducer.ranks if by_all else active.active)
         if self._buffers_are_sent():
             self._sync_buffers()
         if self._join_config.enable:
@@ -225,6 +228,10 @@ class DistributedDataParallel(Module, Joinable):
             positional, named = scatter_kwargs(inputs, kwargs, self.device_ids, self.dim)
             return positional[0], named[0]
         return inputs, kwargs
+
+    def _divide_by(self, divisor: int) -> None:
+        if self.reducer.divisor != divisor:
+            self.reducer.divisor = divisor
 
     def _after_forward(self, output: Any) -> Any:
         if not is_grad_enabled():
