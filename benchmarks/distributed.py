@@ -153,11 +153,11 @@ def timeline(ddp: Any, run: Way) -> list[dict[str, Any]]:
             "name": name, "ph": "X", "pid": rank, "tid": row, "ts": begin * 1e6, "dur": (end - begin) * 1e6, "args": about,
         })  # fmt: skip
 
-    def timed(buffer: Any, op: str) -> Timed:
+    def timed(buffer: Any, op: str, divisor: int = 1) -> Timed:
         nonlocal count
         number, begin = count, time.perf_counter()
         count += 1
-        request = original(buffer, op)
+        request = original(buffer, op, divisor)
         return Timed(request, lambda: event(f"bucket {number}", 1, begin, time.perf_counter(), bytes=buffer.nbytes))
 
     came = [0.0]

@@ -210,12 +210,16 @@ class _Planner:
         """What is under way writes to the operands that it keeps: nobody else reads them then."""
         if node.attrs["keeps"]:
             for k, operand in enumerate(node.args):
-                if not all(user is node or _is_over(user, operand) for user in operand.users):
+                if not all(user is node or _is_over(user, operand) or self._has_read(user, node) for user in operand.users):
                     self._copy_operand(node, k)
         elif node.attrs["over"] is not None:
             base = node.args[node.attrs["over"]]
             if self._may_take(node, base):
                 self._take(node, base)
+
+    def _has_read(self, reader: Node, node: Node) -> bool:
+        """Whether a node is an effect, which reads its operands where it stands, before another one."""
+        return reader.is_op("effect_call") and not reader.attrs["keeps"] and self._is_before(reader, node)
 
     def _copy_operand(self, node: Node, k: int) -> Node:
         with self.graph.inserting_before(node):

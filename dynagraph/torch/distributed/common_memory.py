@@ -293,13 +293,13 @@ class Common:
         told = np.array([NOWHERE, 0, whole.seen.nbytes], np.int64)
         every = np.empty((len(self.ranks), _WORDS), np.int64)
         room = next((room for room in self.rooms if room.offset_of(whole.seen) is not None), None)
-        parts = pieces(BLOCK)
+        parts: list[Piece] = []
         if self.block is None:
             pass  # also where the array is in a room: others may ask for a block
         elif room is not None:
             told[:2] = room.number, room.offset_of(whole.seen)
         else:
-            told[:2] = self.blocks.room.number, self.block
+            told[:2], parts = (self.blocks.room.number, self.block), pieces(BLOCK)
             parts[0].leave(_array_at(self.blocks.room.own, self.block, parts[0].seen))
         yield from exchange(told, every)
         self._check_bytes(every[:, 2])
@@ -310,7 +310,7 @@ class Common:
             whole.take([_array_at(room.rows[r], at, whole.seen) for r, at in zip(self.ranks, every[:, 1])])
             yield from exchange(told, every)
         else:
-            yield from self._by_blocks(parts, exchange, every, numbers != {self.blocks.room.number})
+            yield from self._by_blocks(parts or pieces(BLOCK), exchange, every, numbers != {self.blocks.room.number})
 
     def _by_blocks(self, parts: list[Piece], exchange: Exchange, every: np.ndarray, some_elsewhere: bool) -> Iterator[Any]:
         """The first piece is in its block already, but for processes whose array lies elsewhere."""

@@ -251,9 +251,9 @@ class Reducer:
             graph_break()  # which is an error
         state.ready[k] = True
         state.pending[self.number_of[k]] -= 1
-        self._send_in_capture(state)
-        if 0 < len(state.sent) < len(self.buckets) and not self.goes_on:
+        if state.sent and state.pending[self.number_of[k]] and not self.goes_on:  # a bucket that leaves gets on with the others
             advanced(self.parameters[k]._grad._array)  # type: ignore[union-attr]
+        self._send_in_capture(state)
 
     def _begin_in_capture(self) -> _InCapture:
         if not (self.rebuilt and self.is_plain) or not accumulates_all():
