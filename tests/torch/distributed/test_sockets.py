@@ -100,6 +100,56 @@ def test_sums_in_common_memory(neighbours: list[SocketEngine], where: str, size:
         assert all(np.array_equal(x, sum(given(count, 20_000))) for x in others)
 
 
+@pytest.mark.parametrize("size", [5001, 40_000])
+@pytest.mark.parametrize("where", ["blocks", "room", "some in a room"])
+def test_other_collectives_in_common_memory(neighbours: list[SocketEngine], where: str, size: int) -> None:
+    count = len(neighbours)
+    size -= size % count
+
+    def sources() -> list[np.ndarray]:
+        arrays = given(count, size) if where == "blocks" else placed(neighbours, size)
+        if where == "some in a room":
+            arrays[1] = arrays[1].copy()
+        return arrays
+
+    whole = np.concatenate(given(count, size))
+    for by in (1, count):
+        totals = (sum(given(count, size)) / np.float32(by)).reshape(count, -1)
+        arrays, targets = sources(), [np.empty(size // count, np.float32) for _ in range(count)]
+        end([e.reduce_scatter(x, target, "SUM", by) for e, x, target in zip(neighbours, arrays, targets)])
+        assert all(np.allclose(target, row, rtol=1e-6) for target, row in zip(targets, totals))
+        assert all(np.array_equal(x, y) for x, y in zip(arrays, given(count, size)))
+        arrays = sources()
+        parts = [x.reshape(count, -1)[e.rank] for e, x in zip(neighbours, arrays)]  # of the sources themselves
+        end([e.reduce_scatter(x, part, "SUM", by) for e, x, part in zip(neighbours, arrays, parts)])
+        assert all(np.allclose(part, row, rtol=1e-6) for part, row in zip(parts, totals))
+        arrays = sources()
+        end([e.all_reduce(x, "SUM", by) for e, x in zip(neighbours, arrays)])
+        assert all(np.allclose(x, totals.reshape(-1), rtol=1e-6) and np.array_equal(x, arrays[0]) for x in arrays)
+    arrays, targets = sources(), [np.empty(count * size, np.float32) for _ in range(count)]
+    end([e.all_gather(x, target) for e, x, target in zip(neighbours, arrays, targets)])
+    assert all(np.array_equal(target, whole) for target in targets)
+    for root in range(count):
+        arrays = sources()
+        requests = [e.broadcast(x, root) for e, x in zip(neighbours, arrays)]
+        end(requests)
+        assert all(np.array_equal(x, given(count, size)[root]) for x in arrays)
+
+
+@pytest.mark.parametrize("by", [2, 3])
+def test_sums_are_divided_where_they_are_made(engines: list[SocketEngine], by: int) -> None:
+    count = len(engines)
+    for size in SIZES:
+        expected = sum(given(count, size)) / np.float32(by)
+        arrays = given(count, size)
+        end([e.all_reduce(x, "SUM", by) for e, x in zip(engines, arrays)])
+        assert all(np.allclose(x, expected, rtol=1e-6) and np.array_equal(x, arrays[0]) for x in arrays)
+        if size % count == 0:
+            parts = [np.empty(size // count, np.float32) for _ in engines]
+            end([e.reduce_scatter(x, part, "SUM", by) for e, x, part in zip(engines, given(count, size), parts)])
+            assert np.allclose(np.concatenate(parts), expected, rtol=1e-6)
+
+
 def test_misfits_and_losses_in_common_memory(neighbours: list[SocketEngine]) -> None:
     requests = [e.all_reduce(np.ones(9000 + e.rank), "SUM") for e in neighbours]
     later = [e.all_reduce(np.ones(9000), "SUM") for e in neighbours]
