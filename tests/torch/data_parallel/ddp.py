@@ -145,6 +145,9 @@ def inputs_may_be_uneven() -> None:
                     (loss_of(expected, x[r::ranks], y[r::ranks]) / (ranks if by_all else len(active))).backward()
                 optimizer.step()
             assert distance(module, expected) < 1e-12
+            train(ddp, torch.optim.SGD(ddp.parameters(), lr=0.1), batches[:3])  # divided by all ranks again
+            train(expected, torch.optim.SGD(expected.parameters(), lr=0.1), whole[:3])
+            assert distance(module, expected) < 1e-12
     raises(RuntimeError, "exhausted", lambda: _early(batches[: counts[rank]]))
 
 
@@ -285,6 +288,35 @@ def compiled_steps() -> None:
         sent = sum(graph.count(f"call={name}(") for name in ("started", "started_where_it_lies", "exchanged"))
         assert sent == messages, (options, hook, sent)
         assert "_params_0__array" in graph.splitlines()[-1], (options, hook)
+        if "gradient_as_bucket_view" in options:  # no memory is new but the loss's
+            assert compiled.last_graph.into.count(None) == 1, graph
+
+
+def halves() -> None:
+    """Gradients of bfloat16 are added up in float32, divided there and rounded once, as views of buckets and in programs, too."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    x = (torch.arange(64.0).reshape(4, 16) / 64 + rank).to(torch.bfloat16)
+    for dtype in (torch.bfloat16, torch.float16):
+        alone = nn.Linear(16, 3000).to(dtype)
+        with torch.no_grad():
+            alone.weight.copy_(torch.arange(48000.0).reshape(3000, 16) % 5 / 5)
+        every = [torch.zeros(3000, 16, dtype=dtype) for _ in range(ranks)]
+        alone(x.to(dtype)).sum().backward()
+        dist.all_gather(every, alone.weight.grad)
+        mean = (sum(grad.float() for grad in every) / ranks).to(dtype)
+        for as_views in (False, True):
+            for compiles in (False, True):
+                module = nn.Linear(16, 3000).to(dtype)
+                ddp = DistributedDataParallel(module, gradient_as_bucket_view=as_views)
+
+                def step(x: Any, ddp: Any = ddp) -> None:
+                    ddp.zero_grad()
+                    ddp(x).sum().backward()
+
+                step = dg.compile(step, mode="max") if compiles else step
+                for _ in range(3):
+                    step(x.to(dtype))
+                    assert module.weight.grad.dtype is dtype and torch.equal(module.weight.grad, mean), (dtype, as_views, compiles)
 
 
 def compiled_steps_with_unused_parameters() -> None:
@@ -379,6 +411,6 @@ CHECKS = [
     equals_one_process, gradients_written_into_buckets, buckets_follow_the_order_of_arrival, gradients_add_up_in_no_sync,
     unused_parameters_are_named,
     unused_parameters_are_found, inputs_may_be_uneven, uneven_inputs_with_divided_optimizer,
-    buffers_are_those_of_the_first_rank, batch_norm_over_ranks, hooks_of_communication, compiled_steps,
+    buffers_are_those_of_the_first_rank, batch_norm_over_ranks, halves, hooks_of_communication, compiled_steps,
     compiled_steps_with_unused_parameters, hooks_that_break_programs, what_does_not_fit,
 ]  # fmt: skip
