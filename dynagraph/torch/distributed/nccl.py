@@ -14,6 +14,7 @@ import cupy
 import numpy as np
 from cupy.cuda import nccl
 
+from dynagraph.torch.distributed.common_memory import divide
 from dynagraph.torch.distributed.engines import Alone, DistBackendError, Divided, Engine, Request
 
 _TYPES = {
@@ -80,8 +81,8 @@ class NcclEngine(Engine):
 
     def all_reduce(self, buffer: Any, op: str, divisor: int = 1) -> Request:
         about = self._reduced(buffer, op)
-        request = self._run(lambda stream: self.communicator.allReduce(buffer.data.ptr, buffer.data.ptr, *about, stream))
-        return request if divisor == 1 else Divided(request, buffer, divisor)
+        divide(buffer, divisor)  # before: sums of float16 may be too large
+        return self._run(lambda stream: self.communicator.allReduce(buffer.data.ptr, buffer.data.ptr, *about, stream))
 
     def reduce(self, buffer: Any, op: str, root: int) -> Request:
         about = self._reduced(buffer, op)

@@ -12,6 +12,7 @@ from dynagraph.torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from dynagraph.torch.distributed.algorithms.join import Join
 from dynagraph.torch.distributed.optim import ZeroRedundancyOptimizer
 from dynagraph.torch.nn.parallel import DistributedDataParallel
+from dynagraph.torch.nn.parallel.distributed import _MixedPrecision
 from tests.torch.data_parallel.common import adam, alone, data, distance, loss_of, mine, model, raises, train
 
 OPTIONS: list[dict[str, Any]] = [
@@ -379,7 +380,7 @@ def what_does_not_fit() -> None:
     text = "with sizes [1, 3] appears not to match sizes of the same param in process 0"
     raises(RuntimeError, text, lambda: DistributedDataParallel(nn.Linear(3 if last else 2, 1)))
     raises(RuntimeError, "inconsistent", lambda: DistributedDataParallel(nn.Linear(2, 1, bias=last)))
-    raises(NotImplementedError, "mixed_precision", lambda: DistributedDataParallel(nn.Linear(2, 1), mixed_precision=1))
+    raises(TypeError, "mixed_precision must be", lambda: DistributedDataParallel(nn.Linear(2, 1), mixed_precision=1))
 
 
 def gradients_written_into_buckets() -> None:
@@ -407,10 +408,66 @@ def gradients_written_into_buckets() -> None:
         assert all(torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b for a, b in zip(*found)), options
 
 
+def mixed_precision() -> None:
+    """Computed and exchanged in other dtypes, with parameters, gradients and optimizer in their own."""
+    low = torch.bfloat16
+
+    class Layers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.first, self.second = nn.Linear(6, 16), nn.Linear(16, 3)
+            self.register_buffer("shift", torch.ones(16) / 3)
+            self.seen: list[Any] = []
+
+        def forward(self, x: Any, y: Any) -> Any:
+            hidden = (self.first(x) + self.shift).tanh()
+            self.seen += [x.dtype, self.first.weight.dtype, self.shift.dtype, hidden.dtype]
+            return nn.functional.mse_loss(self.second(hidden), y)
+
+    batches = [(x.float(), y.float()) for x, y in data(8)]
+    own = [(x.float(), y.float()) for x, y in mine(data(8))]
+    expected = Layers()
+    train_losses(expected, batches, lambda module, x, y: module(x, y))
+    for reduce_dtype, compiles in ((None, False), (torch.float32, False), (torch.float32, True), (None, True)):
+        module = Layers()
+        policy = _MixedPrecision(low, reduce_dtype, low)
+        ddp = DistributedDataParallel(module, mixed_precision=policy, gradient_as_bucket_view=compiles, bucket_cap_mb=0.0005)
+        assert module.shift.dtype is low and module.first.weight.dtype is torch.float32
+        train_losses(ddp, own, lambda module, x, y: module(x, y), compiles)
+        assert set(module.seen) <= {low} or compiles, module.seen
+        for parameter in module.parameters():
+            assert parameter.dtype is torch.float32 and parameter.grad.dtype is torch.float32
+            if reduce_dtype is None:  # the average has been rounded
+                assert torch.equal(parameter.grad, parameter.grad.to(low).float())
+        pairs = zip(module.parameters(), expected.parameters())
+        assert max(float((a - b).abs().max()) for a, b in pairs) < 5e-3, (reduce_dtype, compiles)
+        raises(RuntimeError, "only be called once", lambda ddp=ddp: ddp.register_comm_hook(None, default_hooks.allreduce_hook))
+    exact, module = Layers(), Layers()  # only exchanged in another dtype
+    train_losses(exact, batches, lambda module, x, y: module(x, y))
+    ddp = DistributedDataParallel(module, mixed_precision=_MixedPrecision(reduce_dtype=torch.float64))
+    train_losses(ddp, own, lambda module, x, y: module(x, y))
+    assert distance(module, exact) < 1e-6
+
+
+def train_losses(module: Any, batches: Any, loss: Any, compiles: bool = False) -> None:
+    """Steps of SGD."""
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+
+    def step(x: Any, y: Any) -> None:
+        optimizer.zero_grad()
+        loss(module, x, y).backward()
+        optimizer.step()
+
+    step = dg.compile(step, mode="max") if compiles else step
+    for x, y in batches:
+        step(x, y)
+
+
 CHECKS = [
     equals_one_process, gradients_written_into_buckets, buckets_follow_the_order_of_arrival, gradients_add_up_in_no_sync,
     unused_parameters_are_named,
     unused_parameters_are_found, inputs_may_be_uneven, uneven_inputs_with_divided_optimizer,
-    buffers_are_those_of_the_first_rank, batch_norm_over_ranks, halves, hooks_of_communication, compiled_steps,
+    buffers_are_those_of_the_first_rank, batch_norm_over_ranks, halves, mixed_precision, hooks_of_communication, compiled_steps,
     compiled_steps_with_unused_parameters, hooks_that_break_programs, what_does_not_fit,
 ]  # fmt: skip
