@@ -21,6 +21,7 @@ _torch = NAMESPACES["torch"]
 FIRST_BYTES = 1 << 20  # of the bucket whose gradients come first: its message leaves early
 MIB = 1 << 20
 _ALIGNMENT = 64  # bytes
+_LITTLE = 1 / 16  # of the smallest limit of buckets
 _numbers = itertools.count(1)
 
 
@@ -75,10 +76,12 @@ def cut(parameters: Sequence[Tensor], order: Sequence[int], limits: Sequence[flo
     """Parameters in buckets, in an order: each bucket of one dtype and device is closed when it has reached its limit in bytes.
 
     The first bucket of a dtype and device has the first limit, the next ones the next, the last limit serves all that follow.
-    Buckets are in the order of their first parameters.
+    What is left of a dtype in the end, if it is little, is added to the bucket before: a bias whose weight has just come is no
+    message of its own.  Buckets are in the order of their first parameters.
     """
     open_ones: dict[Any, tuple[list[int], int]] = {}
     closed: dict[Any, int] = {}
+    before: dict[Any, list[int]] = {}  # the bucket that was closed last
     found: list[tuple[int, list[int]]] = []
     for place, k in enumerate(order):
         parameter = parameters[k]
@@ -90,10 +93,15 @@ def cut(parameters: Sequence[Tensor], order: Sequence[int], limits: Sequence[flo
         size += parameter.numel() * parameter.element_size()
         if size >= limits[min(closed.get(key, 0), len(limits) - 1)]:
             closed[key] = closed.get(key, 0) + 1
+            before[key] = members
             open_ones.pop(key, None)
         else:
             open_ones[key] = members, size
-    return [members for _, members in found]
+    for key, (members, size) in open_ones.items():
+        if key in before and size < _LITTLE * min(limits):
+            before[key] += members
+            members.clear()
+    return [members for _, members in found if members]
 
 
 def limits_of(bucket_cap_mb: float | None) -> list[float]:

@@ -49,6 +49,12 @@ def buckets_follow_the_order_of_arrival() -> None:
     ddp(torch.ones(2, 4)).sum().backward()
     after = [bucket.numbers for bucket in ddp.reducer.buckets]
     assert before == [[3], [2], [1], [0]] and sorted(after[0] + after[1]) == [0, 1], (before, after)
+    wide = nn.Sequential(nn.Linear(512, 1024), nn.Linear(1024, 512)).double()  # of 4 MiB, and biases
+    found = [bucket.numbers for bucket in DistributedDataParallel(wide, bucket_cap_mb=4).reducer.buckets]
+    assert found == [[3, 2], [1, 0]], found
+    ddp = DistributedDataParallel(wide, bucket_cap_mb=4, gradient_as_bucket_view=True)
+    ddp.reducer._build([2, 3, 0, 1])  # as they come: the last bias is no bucket of its own
+    assert [bucket.numbers for bucket in ddp.reducer.buckets] == [[2], [3, 0, 1]]
 
 
 def gradients_add_up_in_no_sync() -> None:

@@ -260,7 +260,8 @@ def exchanges_in_common_memory(r: int, w: int) -> None:
 
 
 PROGRAMS = (
-    exchanges_in_common_memory, mistakes, shapes_that_differ, ranks_that_do_not_come, outside_of_a_group, views_with_gaps, saved_values_that_were_reduced,
+    exchanges_in_common_memory,
+    mistakes, shapes_that_differ, ranks_that_do_not_come, outside_of_a_group, views_with_gaps, saved_values_that_were_reduced,
     compiled_collectives, compiled_training_step, checks_come_before_collectives, works_of_compiled_code,
 )  # fmt: skip
 
