@@ -254,8 +254,17 @@ def exchanges_in_common_memory(r: int, w: int) -> None:
     if engine.common is not None:
         with pytest.raises(dist.DistBackendError, match=r"rank \d has given \d+ bytes where \d+ are expected"):
             dist.all_reduce(torch.ones(20_000 + 10_000 * min(r, 1)))
-        if w == 2:
-            dist.all_reduce(a)  # what failed before holds nothing up
+        dist.all_reduce(a.fill_(1.0))  # what failed before holds nothing up
+        assert bool((a == w).all())
+        if r == 1:
+            other._engine.common.close()  # as where there are more groups than blocks: messages serve
+        a, b, part, rows = torch.full((n,), r + 1.0), torch.full((n,), r + 1.0), torch.zeros(9000), torch.zeros(w, 9000)
+        dist.all_reduce(a, op=dist.ReduceOp.AVG, group=other)
+        dist.broadcast(b, 1, group=other)
+        dist.reduce_scatter_tensor(part, torch.arange(w * 9000.0), op=dist.ReduceOp.AVG, group=other)
+        dist.all_gather_into_tensor(rows, part, group=other)
+        assert bool((a - sums / w).abs().max() < 1e-6) and bool((b == 2).all())
+        assert torch.allclose(rows.reshape(-1), torch.arange(w * 9000.0))
     dist.barrier()
 
 
