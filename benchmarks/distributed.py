@@ -57,7 +57,7 @@ def rounds(ways: dict[str, Way], seconds: float) -> dict[str, list[float]]:
 
 
 def busy(ways: dict[str, Way]) -> dict[str, tuple[float, float]]:
-    """The least CPU seconds of each way, which other work on the machine changes little: of the thread that computes, and of all."""
+    """The least CPU seconds of each way, which other work on the machine changes little: of the thread that computes, of all."""
     took: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     for _ in range(ROUNDS[0] + 5):
         for name, way in ways.items():

@@ -12,7 +12,6 @@ import numpy as np
 from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.tensor import Tensor, check_cast, wrap
-from dynagraph.torch.distributed.common_memory import divide
 from dynagraph.torch.distributed.effects import (
     OPERATIONS,
     captured,
@@ -24,7 +23,6 @@ from dynagraph.torch.distributed.engines import Engine
 from dynagraph.torch.distributed.groups import ProcessGroup
 from dynagraph.torch.distributed.reduce_ops import RedOpType, ReduceOp, supports_complex
 from dynagraph.torch.distributed.transfers import (
-    Finish,
     empty_beside,
     ended,
     engine_for,
@@ -128,22 +126,10 @@ def reduce(
         return captured("reduce", found, array, array.shape, targets, async_op, root, op.name)  # type: ignore[no-any-return]
     if root == engine.rank:
         buffer, finish = write_to(tensor, engine, True, dtype)
-        finish = _then_divided(buffer, _divisor(op, engine), finish)
     else:
         buffer, finish = read_from(tensor, engine, dtype), None
-    about = f"{_about(tensor)} {op.name} to {root}"
-    return ended(start(found, engine, "reduce", (buffer, name, root), finish, [tensor], about), async_op)
-
-
-def _then_divided(buffer: Any, by: int, finish: Finish) -> Finish:
-    """What is left to do with a sum."""
-
-    def then() -> None:
-        divide(buffer, by)
-        if finish is not None:
-            finish()
-
-    return finish if by == 1 else then
+    about, arguments = f"{_about(tensor)} {op.name} to {root}", (buffer, name, root, _divisor(op, engine))
+    return ended(start(found, engine, "reduce", arguments, finish, [tensor], about), async_op)
 
 
 def broadcast(

@@ -147,10 +147,10 @@ class Piece:
 
 
 class _Sum(Piece):
-    """A reduction, of which each process computes a part and writes it to all arrays."""
+    """A reduction, of which each process computes a part and writes it to all arrays, or to that of `root`."""
 
-    def __init__(self, flat: np.ndarray, own: int, count: int, ufunc: Ufunc, divisor: int):
-        self.seen, self.own, self.ufunc, self.divisor = flat, own, ufunc, divisor
+    def __init__(self, flat: np.ndarray, own: int, count: int, ufunc: Ufunc, divisor: int, root: int | None):
+        self.seen, self.own, self.ufunc, self.divisor, self.root = flat, own, ufunc, divisor, root
         step = max(1, _LINE // flat.itemsize)  # no two processes write to one line of the cache
         ends = [min(flat.size, flat.size * k // count // step * step) for k in range(count)] + [flat.size]
         self.parts = [slice(a, b) for a, b in itertools.pairwise(ends)]
@@ -165,13 +165,14 @@ class _Sum(Piece):
             block[part] = self.seen[part]
 
     def fetch(self, block: np.ndarray) -> None:
-        for part in self._of_others():
-            self.seen[part] = block[part]
+        if self.root in (None, self.own):
+            for part in self._of_others():
+                self.seen[part] = block[part]
 
     def take(self, arrays: list[np.ndarray]) -> None:
         own = [array[self.parts[self.own]] for array in arrays]
         for cut, total in _totals(own, self.ufunc, self.divisor):
-            for part in own:
+            for part in own if self.root is None else (own[self.root],):
                 part[cut] = total
 
 
@@ -336,11 +337,11 @@ class Common:
 
     # -- what is done --
 
-    def all_reduce(self, flat: np.ndarray, op: str, divisor: int) -> Pieces:
-        """The reduction of all arrays in each of them."""
+    def reduce(self, flat: np.ndarray, op: str, divisor: int, root: int | None = None) -> Pieces:
+        """The reduction of all arrays in that of `root`; None: in each of them."""
 
         def pieces(nbytes: int | None) -> list[Piece]:
-            return [_Sum(flat[cut], self.own, len(self.ranks), UFUNCS[op], divisor) for cut in _cuts(flat, nbytes)]
+            return [_Sum(flat[cut], self.own, len(self.ranks), UFUNCS[op], divisor, root) for cut in _cuts(flat, nbytes)]
 
         return pieces
 

@@ -73,7 +73,7 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def reduce(self, buffer: Any, op: str, root: int) -> Request:
+    def reduce(self, buffer: Any, op: str, root: int, divisor: int = 1) -> Request:
         """As `all_reduce`, in the buffer of the root alone."""
 
     @abstractmethod
@@ -170,8 +170,8 @@ class Alone(Engine):
         divide(buffer, divisor)
         return DONE
 
-    def reduce(self, buffer: Any, op: str, root: int) -> Request:
-        return DONE
+    def reduce(self, buffer: Any, op: str, root: int, divisor: int = 1) -> Request:
+        return self.all_reduce(buffer, op, divisor)
 
     def broadcast(self, buffer: Any, root: int) -> Request:
         return DONE

@@ -177,12 +177,20 @@ class MpiEngine(Engine):
 
         if self.common is None or buffer.nbytes <= LEAST:
             return by_messages(self.communicator)
-        pieces = self.common.all_reduce(buffer.reshape(-1), op, divisor)
+        pieces = self.common.reduce(buffer.reshape(-1), op, divisor)
         return self._in_common_memory(pieces, lambda: by_messages(self.words))
 
-    def reduce(self, buffer: Any, op: str, root: int) -> Request:
+    def reduce(self, buffer: Any, op: str, root: int, divisor: int = 1) -> Request:
         source, target = (MPI.IN_PLACE, buffer) if root == self.rank else (buffer, None)
-        return self.communicator.Ireduce(source, target, self._op(buffer, op), root)  # type: ignore[no-any-return]
+
+        def by_messages(communicator: Any) -> Request:
+            request = communicator.Ireduce(source, target, self._op(buffer, op), root)
+            return _divided(request, buffer, divisor if root == self.rank else 1)
+
+        if self.common is None or buffer.nbytes <= LEAST:
+            return by_messages(self.communicator)
+        pieces = self.common.reduce(buffer.reshape(-1), op, divisor, root)
+        return self._in_common_memory(pieces, lambda: by_messages(self.words))
 
     def reduce_scatter(self, source: Any, target: Any, op: str, divisor: int = 1) -> Request:
         def by_messages(communicator: Any) -> Request:

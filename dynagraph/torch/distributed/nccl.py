@@ -84,9 +84,10 @@ class NcclEngine(Engine):
         divide(buffer, divisor)  # before: sums of float16 may be too large
         return self._run(lambda stream: self.communicator.allReduce(buffer.data.ptr, buffer.data.ptr, *about, stream))
 
-    def reduce(self, buffer: Any, op: str, root: int) -> Request:
+    def reduce(self, buffer: Any, op: str, root: int, divisor: int = 1) -> Request:
         about = self._reduced(buffer, op)
-        return self._run(lambda stream: self.communicator.reduce(buffer.data.ptr, buffer.data.ptr, *about, root, stream))
+        request = self._run(lambda stream: self.communicator.reduce(buffer.data.ptr, buffer.data.ptr, *about, root, stream))
+        return request if divisor == 1 or root != self.rank else Divided(request, buffer, divisor)
 
     def reduce_scatter(self, source: Any, target: Any, op: str, divisor: int = 1) -> Request:
         about = self._reduced(target, op)

@@ -141,7 +141,7 @@ class SocketEngine(Engine):
     def all_reduce(self, buffer: Any, op: str, divisor: int = 1) -> Running:
         flat = buffer.reshape(-1)
         if flat.nbytes > LEAST and self.common is not None:
-            pieces = self.common.all_reduce(flat, op, divisor)
+            pieces = self.common.reduce(flat, op, divisor)
             return self._start(self._in_common_memory, pieces, self._around, flat, _OPS[op], divisor)
         if flat.nbytes > LEAST:
             return self._start(self._around, flat, _OPS[op], divisor)
@@ -246,15 +246,21 @@ class SocketEngine(Engine):
 
         return exchange
 
-    def reduce(self, buffer: Any, op: str, root: int) -> Running:
-        return self._start(self._reduced, buffer.reshape(-1), _OPS[op], root)
+    def reduce(self, buffer: Any, op: str, root: int, divisor: int = 1) -> Running:
+        flat = buffer.reshape(-1)
+        if flat.nbytes > LEAST and self.common is not None:
+            pieces = self.common.reduce(flat, op, divisor, root)
+            return self._start(self._in_common_memory, pieces, self._reduced, flat, _OPS[op], root, divisor)
+        return self._start(self._reduced, flat, _OPS[op], root, divisor)
 
-    def _reduced(self, key: Key, flat: Any, op: Any, root: int) -> Steps:
+    def _reduced(self, key: Key, flat: Any, op: Any, root: int, divisor: int) -> Steps:
         if self.rank != root:
             flat = flat.copy()
         length = max(1, _SEGMENT // flat.itemsize)
         starts = range(0, flat.size, length)
         yield from self._several((self._up(key, flat[k : k + length], op, root, n) for n, k in enumerate(starts)), key)
+        if self.rank == root:
+            divide(flat, divisor)
 
     def _up(self, key: Key, flat: Any, op: Any, root: int, part: int) -> Steps:
         """Sums along a binomial tree."""

@@ -126,6 +126,10 @@ def test_other_collectives_in_common_memory(neighbours: list[SocketEngine], wher
         arrays = sources()
         end([e.all_reduce(x, "SUM", by) for e, x in zip(neighbours, arrays)])
         assert all(np.allclose(x, totals.reshape(-1), rtol=1e-6) and np.array_equal(x, arrays[0]) for x in arrays)
+        arrays = sources()
+        end([e.reduce(x, "SUM", 1, by) for e, x in zip(neighbours, arrays)])
+        assert np.allclose(arrays[1], totals.reshape(-1), rtol=1e-6)
+        assert all(np.array_equal(x, y) for k, (x, y) in enumerate(zip(arrays, given(count, size))) if k != 1)
     arrays, targets = sources(), [np.empty(count * size, np.float32) for _ in range(count)]
     end([e.all_gather(x, target) for e, x, target in zip(neighbours, arrays, targets)])
     assert all(np.array_equal(target, whole) for target in targets)
@@ -144,6 +148,9 @@ def test_sums_are_divided_where_they_are_made(engines: list[SocketEngine], by: i
         arrays = given(count, size)
         end([e.all_reduce(x, "SUM", by) for e, x in zip(engines, arrays)])
         assert all(np.allclose(x, expected, rtol=1e-6) and np.array_equal(x, arrays[0]) for x in arrays)
+        arrays = given(count, size)
+        end([e.reduce(x, "SUM", 1, by) for e, x in zip(engines, arrays)])
+        assert np.allclose(arrays[1], expected, rtol=1e-6) and np.array_equal(arrays[0], given(count, size)[0])
         if size % count == 0:
             parts = [np.empty(size // count, np.float32) for _ in engines]
             end([e.reduce_scatter(x, part, "SUM", by) for e, x, part in zip(engines, given(count, size), parts)])
