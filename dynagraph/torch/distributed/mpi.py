@@ -14,7 +14,7 @@ import numpy as np
 from mpi4py import MPI
 
 from dynagraph.torch.distributed.common_memory import BLOCK, BLOCKS, LEAST, Blocks, Common, MisfitError, Pieces, Room, met
-from dynagraph.torch.distributed.engines import Divided, Engine, Request
+from dynagraph.torch.distributed.engines import DistNetworkError, Divided, Engine, Request
 
 _OPS = {
     "SUM": MPI.SUM, "PRODUCT": MPI.PROD, "MIN": MPI.MIN, "MAX": MPI.MAX, "BAND": MPI.BAND, "BOR": MPI.BOR, "BXOR": MPI.BXOR,
@@ -100,10 +100,10 @@ class Stepwise:
             return
         except StopIteration:
             pass
-        except (MPI.Exception, MisfitError) as error:  # whoever waits raises it
+        except Exception as error:  # whoever waits raises it
             self.error = error
         except BaseException:
-            self.error = MisfitError(_INTERRUPTED)
+            self.error = DistNetworkError(_INTERRUPTED)
             self._end()
             raise
         self._end()
@@ -125,7 +125,7 @@ class MpiEngine(Engine):
     """The processes of a communicator.  `ranks`: their numbers among all.  `blocks`: memory that those of this machine have in
     common."""
 
-    errors = (MPI.Exception, MisfitError)
+    errors = (MPI.Exception, MisfitError, DistNetworkError)
     goes_on = False
 
     def __init__(self, communicator: Any, ranks: Sequence[int], blocks: Blocks | None = None):
