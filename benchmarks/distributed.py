@@ -3,8 +3,8 @@
 Of each engine: an all-reduce by size, with alpha and beta; then steps of DistributedDataParallel beside the same steps without it
 and beside the all-reduce of their gradients alone, eager and compiled, for batches that compute long and short; and what rings and
 trees of more ranks would take.  Each rank computes in one thread.  Ways are measured in turn, and a ratio is the median of those of
-the rounds, since other work on the machine makes all ways slower.  With `--trace` a step's buckets and gradients are written for
-Chrome's ``about:tracing``.  Takes two to three minutes.
+the rounds, since other work on the machine makes all ways slower; CPU times are minima.  With `--trace` a step's buckets and
+gradients are written for Chrome's ``about:tracing``.  Takes two to three minutes.
 """
 
 from __future__ import annotations
@@ -54,6 +54,18 @@ def rounds(ways: dict[str, Way], seconds: float) -> dict[str, list[float]]:
         for name, each in zip(ways, row):
             took[name].append(each)
     return took
+
+
+def busy(ways: dict[str, Way]) -> dict[str, tuple[float, float]]:
+    """The least CPU seconds of each way, which other work on the machine changes little: of the thread that computes, of all."""
+    took: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    for _ in range(ROUNDS[0] + 5):
+        for name, way in ways.items():
+            dist.barrier()
+            thread, whole = time.thread_time(), time.process_time()
+            way()
+            took[name].append((time.thread_time() - thread, time.process_time() - whole))
+    return {name: (min(t for t, _ in each), min(p for _, p in each)) for name, each in took.items()}
 
 
 # -- the link -----------------------------------------------------------------------------------------------------------
@@ -153,11 +165,11 @@ def timeline(ddp: Any, run: Way) -> list[dict[str, Any]]:
             "name": name, "ph": "X", "pid": rank, "tid": row, "ts": begin * 1e6, "dur": (end - begin) * 1e6, "args": about,
         })  # fmt: skip
 
-    def timed(buffer: Any, op: str) -> Timed:
+    def timed(buffer: Any, op: str, divisor: int = 1) -> Timed:
         nonlocal count
         number, begin = count, time.perf_counter()
         count += 1
-        request = original(buffer, op)
+        request = original(buffer, op, divisor)
         return Timed(request, lambda: event(f"bucket {number}", 1, begin, time.perf_counter(), bytes=buffer.nbytes))
 
     came = [0.0]
@@ -222,6 +234,9 @@ def measure(options: Any) -> None:
                 + f"; DDP / the slower of both {statistics.median(ratios):.2f}, / their sum {statistics.median(sums):.2f}"
                 + f" ({len(buckets)} buckets, {sum(buckets) / 1e6:.1f} MB, {len(ratios)} rounds)"
             )
+            cpu = busy({name: ways[name] for name in ("compute", "DDP")})
+            thread, whole = (f"{cpu['DDP'][k] / cpu['compute'][k]:.2f}" for k in (0, 1))
+            show(f"    CPU time of a step with DDP / without: {thread} (the thread that computes), {whole} (the process)")
             if not compiles:
                 every: list[Any] = [None] * ranks
                 dist.all_gather_object(every, timeline(ddp, ways["DDP"]))

@@ -14,7 +14,7 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.external_calls import FunctionCall, Slot
 from dynagraph.ir.graph import Graph, Meta
 from dynagraph.ir.interpreter import interpret
-from dynagraph.ir.loops import Kernel, stored_buffers
+from dynagraph.ir.loops import Kernel, LibraryCall, stored_buffers
 from dynagraph.ir.ops import OPS
 from dynagraph.ir.passes import inplace as inplace_pass
 from dynagraph.ir.passes.pipeline import run as run_passes
@@ -126,6 +126,58 @@ def test_two_inputs_are_written_in_turn_from_one_another():
         new, old = old, updated(graph, new, total, 1)
     graph.output([new, old], into=[0, 1])
     assert check(graph, *inputs(2)) == [{"in0"}, {"in1"}] * 2
+
+
+def products_into(graph: Graph, left, right, target: int) -> list[str]:
+    """Where the products of a graph whose output is one of them are stored."""
+    graph.output([graph.call(OPS["matmul"], left, right)], into=[target])
+    check(graph, *inputs(len(graph.placeholders), (6, 6)))
+    return [step.out.buffer for step in lower_graph(run_passes(graph)).steps if isinstance(step, LibraryCall)]
+
+
+def test_products_are_stored_where_they_will_lie():
+    graph = Graph()
+    x, y, _ = (graph.placeholder(name, Meta(F64, (6, 6))) for name in "xyz")
+    assert products_into(graph, x, graph.call(OPS["transpose"], y, axes=(1, 0)), 2) == ["in2"]
+
+
+@pytest.mark.parametrize("what", ["itself", "a part", "what is made of it"])
+def test_products_are_not_stored_over_their_operands(what: str):
+    graph = Graph()
+    x, y = (graph.placeholder(name, Meta(F64, (6, 6))) for name in "xy")
+    operand = {
+        "itself": lambda: y,
+        "a part": lambda: graph.call(OPS["transpose"], y, axes=(1, 0)),
+        "what is made of it": lambda: graph.call(OPS["negative"], graph.call(OPS["transpose"], y, axes=(1, 0))),
+    }[what]()
+    assert "in1" not in products_into(graph, x, operand, 1)
+
+
+def test_old_values_are_read_before_a_product_is_stored_over_them():
+    graph = Graph()
+    x, y, z = (graph.placeholder(name, Meta(F64, (6, 6))) for name in "xyz")
+    old = graph.call(OPS["negative"], z)
+    product = graph.call(OPS["matmul"], x, y)
+    graph.output([product, graph.call(OPS["add"], old, product), z], into=[2, None, None])
+    check(graph, *inputs(3, (6, 6)))
+
+
+def test_a_product_that_is_updated_later_lies_where_its_input_does():
+    graph = Graph()
+    x, y, _ = (graph.placeholder(name, Meta(F64, (6, 6))) for name in "xyz")
+    product = graph.call(OPS["matmul"], x, y)
+    changed = graph.call(OPS["update_slice"], product, row(graph, x, 0), starts=(1, 0), steps=(1, 1))
+    graph.output([changed, product], into=[2, None])
+    check(graph, *inputs(3, (6, 6)))
+
+
+def test_a_product_into_an_input_with_strides():
+    graph = Graph()
+    x, y = (graph.placeholder(name, Meta(F64, (6, 6))) for name in "xy")
+    strided = np.asfortranarray(inputs(3, (6, 6))[2])
+    graph.placeholder("z", Meta(F64, (6, 6), element_strides(strided)))
+    graph.output([graph.call(OPS["matmul"], x, y)], into=[2])
+    check(graph, *inputs(2, (6, 6)), strided)
 
 
 def test_a_reversed_input():

@@ -47,6 +47,28 @@ def attributes_and_methods():
 
 
 @behaviour("1")
+def attributes_that_are_set_again():
+    """The order of attributes is that of the first stores, and the values those of the last."""
+
+    class Holder:
+        __slots__ = ("__dict__", "total")
+
+    def f(x, holder, other):
+        holder.total = x * 3
+        holder.second = x + 1
+        other.first = x - 1
+        holder.first = x + 2
+        holder.second = x * 2
+        holder.total = None
+        other.first = holder.second
+        del holder.first
+        holder.first = x + 4
+        return list(holder.__dict__), x
+
+    return f, lambda: (four(), Holder(), Holder())
+
+
+@behaviour("1")
 def bound_and_unbound_methods_as_values():
     class Scale:
         def __init__(self, k):

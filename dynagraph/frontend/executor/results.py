@@ -17,7 +17,7 @@ from dynagraph.frontend.executor.executor import Executor
 from dynagraph.frontend.executor.recipes import WHEN_FILLED, CannotBuild, DeviceView, Recipe, Recipes
 from dynagraph.frontend.executor.state import Lazy, Step
 from dynagraph.frontend.guards.sources import Returned
-from dynagraph.frontend.kinds.aliasing import is_broadcast, way_to
+from dynagraph.frontend.kinds.aliasing import STORING, is_broadcast, way_to
 from dynagraph.frontend.kinds.slots import slots_of
 from dynagraph.frontend.kinds.values import (
     Array,
@@ -30,6 +30,7 @@ from dynagraph.ir.ops import OPS, Strided, memory_of
 from dynagraph.ir.shapes import SymInt, expr_of
 from dynagraph.ir.size_programs import size_program
 
+Effect = tuple[Any, tuple[Any, ...]]
 HANDED_ON = (int, float, str, bytes, list)  # arguments that what goes on is given unseen: programs for all values of theirs
 
 
@@ -68,6 +69,7 @@ class Results(Recipes):
     def program(self, values: list[Any], finish: Callable[[list[Recipe]], Recipe]) -> Recipe:
         """The effects, then what `finish` makes of the recipes of `values`."""
         at_ending(self.ex, values)
+        self.ex.effects[:] = last_stores(self.ex.effects)
         roots = [value for _, args in self.ex.effects for value in args] + values
         for value in roots:
             self._count(value, set())
@@ -243,6 +245,26 @@ class Results(Recipes):
         return ("out", len(self.nodes) - 1)
 
 
+
+
+def last_stores(effects: list[Effect]) -> list[Effect]:
+    """Effects without what is stored to attributes that are set again before anything can look: it need not be made then.
+
+    The first store is given the last value, so that attributes come into a ``__dict__`` in the order of the code.
+    """
+    left: list[Effect] = []
+    places: dict[tuple[int, str], int] = {}
+    for function, args in effects:
+        place = (id(args[0]), args[1].value) if function is object.__setattr__ and isinstance(args[1], Const) else None
+        if place is None and not any(function is each for each in STORING):
+            places.clear()
+        if place in places:
+            left[places[place]] = function, args
+            continue
+        if place is not None:
+            places[place] = len(left)
+        left.append((function, args))
+    return left
 
 
 def order_in_memory(node: Node) -> Order | None:

@@ -31,10 +31,6 @@ def _register() -> None:
         call = FunctionCall(functions.started, (Slot(0), as_shape(shape, "started"), *about))
         return b.call("effect_call", x, call=call, dtype=dtypes.int64, shape=(), awaited=True)
 
-    def started_in(b: Builder, x: Node, *about: Any) -> Node:
-        call = FunctionCall(functions.started_in, (Slot(0), *about))
-        return b.call("effect_call", x, call=call, dtype=dtypes.int64, shape=(), awaited=True)
-
     def started_where_it_lies(b: Builder, operation: str, group: str, place: str, details: Any, *parts: Node) -> Node:
         slots = tuple(map(Slot, range(len(parts))))
         call = FunctionCall(functions.started_where_it_lies, (operation, group, place, details, *slots))
@@ -56,7 +52,7 @@ def _register() -> None:
         raise Unsupported("SIDE_EFFECT", why)
 
     register_function(functions.runs_plainly, Door("runs_plainly", runs_plainly))
-    for door in (exchanged, started, started_in, started_where_it_lies, advanced, finished, finished_part):
+    for door in (exchanged, started, started_where_it_lies, advanced, finished, finished_part):
         register_function(getattr(functions, door.__name__), Door(door.__name__, door, "array", calls_out=True, has_effect=True))
 
 

@@ -41,9 +41,16 @@ def stored_index(update: Node, position: Index) -> Index:
     return tuple(expr_of(start) + i * expr_of(step) for i, start, step in zip(position, starts, steps))
 
 
-def _is_over(node: Node, operand: Node) -> bool:
-    """Whether a node is an effect whose result may lie where its operand does."""
-    return node.is_op("effect_call") and node.attrs["over"] is not None and node.args[node.attrs["over"]] is operand
+def _is_over(node: Node, operand: Node | None = None) -> bool:
+    """Whether a node is an effect whose result may lie where its operand, or this one, does."""
+    if not node.is_op("effect_call") or node.attrs["over"] is None:
+        return False
+    return operand is None or node.args[node.attrs["over"]] is operand
+
+
+def _is_routine(node: Node) -> bool:
+    """Whether a node is a routine that writes all of its result, in C order, wherever that lies: a product, a convolution."""
+    return node.kind == "call_function" and isinstance(node.op.lowering, Library) and node.op.lowering.routine != "external_call"
 
 
 def inplace(graph: Graph) -> BufferReuse:
@@ -77,6 +84,8 @@ class _Planner:
                 self._update(node)
             elif node.is_op("effect_call"):
                 self._effect(node)
+            elif node in self.writable and _is_routine(node):
+                self._routine(node)
             elif node in self.writable:
                 self._elementwise(node)
         self._finish_outputs()
@@ -124,15 +133,29 @@ class _Planner:
         node: Node | None = output
         while node is not None and node is not target:
             way.append(node)
+            if _is_over(node) and self._before(node.args[node.attrs["over"]], target) is None:
+                self._copy_for(node)
             node = self._before(node, target)
         return way
+
+    def _copy_for(self, effect: Node) -> None:
+        """Have an effect's operand, which can be computed elsewhere only, copied to where the result will lie."""
+        operand = effect.args[effect.attrs["over"]]
+        takers = [user for user in operand.users if user.is_op("effect_call") and (user.attrs["keeps"] or _is_over(user, operand))]
+        with self.graph.inserting_before(min(takers, key=self.position.__getitem__)):
+            copied = self.graph.call(OPS["copy"], operand)
+        for user in takers:
+            user.set_args(tuple(copied if a is operand else a for a in user.args))
+        self._number()
 
     def _before(self, node: Node, target: Node) -> Node | None:
         """The value that `node` is written over: the one that it updates, or that it is computed from; None: it cannot be."""
         if node.is_op(*UPDATES):
             return node.args[0]
-        if node.is_op("effect_call") and node.attrs["over"] is not None:
+        if _is_over(node):
             return node.args[node.attrs["over"]]
+        if _is_routine(node) and node.shape and target.meta.strides is None:
+            return target
         if node.kind != "call_function" or not isinstance(node.op.lowering, (Elementwise, Movement, Creation)):
             return None
         fitting = [a for a in node.args if a.dtype is node.dtype and same_shape(a.shape, node.shape)]
@@ -187,12 +210,16 @@ class _Planner:
         """What is under way writes to the operands that it keeps: nobody else reads them then."""
         if node.attrs["keeps"]:
             for k, operand in enumerate(node.args):
-                if not all(user is node or _is_over(user, operand) for user in operand.users):
+                if not all(user is node or _is_over(user, operand) or self._has_read(user, node) for user in operand.users):
                     self._copy_operand(node, k)
         elif node.attrs["over"] is not None:
             base = node.args[node.attrs["over"]]
             if self._may_take(node, base):
                 self._take(node, base)
+
+    def _has_read(self, reader: Node, node: Node) -> bool:
+        """Whether a node is an effect, which reads its operands where it stands, before another one."""
+        return reader.is_op("effect_call") and not reader.attrs["keeps"] and self._is_before(reader, node)
 
     def _copy_operand(self, node: Node, k: int) -> Node:
         with self.graph.inserting_before(node):
@@ -213,6 +240,14 @@ class _Planner:
             return
         rows = index_of(node.shape, "i")
         if all(self._may_read(a, i, base, rows.__eq__) for a, i in operand_indices(node, rows)):
+            self._take(node, base)
+
+    def _routine(self, node: Node) -> None:
+        """A routine reads all of its operands, at any time before it ends."""
+        base = self.writable[node]
+        if self._before(node, base) is not base or not self._may_take(node, base):
+            return
+        if all(self._may_read(a, index_of(a.shape, "i"), base, _nowhere) for a in node.args):
             self._take(node, base)
 
     def _may_take(self, node: Node, base: Node) -> bool:

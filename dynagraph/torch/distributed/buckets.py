@@ -12,7 +12,7 @@ import numpy as np
 from dynagraph.torch.core.grad_mode import no_grad
 from dynagraph.torch.core.tensor import Tensor, is_dense, wrap
 from dynagraph.torch.distributed.common_memory import Room
-from dynagraph.torch.distributed.effects import PLACES, WHOLES
+from dynagraph.torch.distributed.effects import WHOLES
 from dynagraph.torch.distributed.objects import all_gather_object
 from dynagraph.torch.distributed.transfers import member
 from dynagraph.torch.functions.common import NAMESPACES
@@ -21,6 +21,7 @@ _torch = NAMESPACES["torch"]
 FIRST_BYTES = 1 << 20  # of the bucket whose gradients come first: its message leaves early
 MIB = 1 << 20
 _ALIGNMENT = 64  # bytes
+_LITTLE = 1 / 16  # of the smallest limit of buckets
 _numbers = itertools.count(1)
 
 
@@ -31,21 +32,19 @@ class Bucket:
     `pending`: how many are still to come; `work`: what waits for the sum over ranks.
     """
 
-    __slots__ = ("flat", "memory", "numbers", "parameters", "pending", "place", "views", "work")
+    __slots__ = ("flat", "numbers", "parameters", "pending", "place", "views", "work")
 
-    def __init__(self, numbers: Sequence[int], parameters: Sequence[Tensor], memory: Any = None, other: Any = None):
-        """`memory`, `other`: flat arrays for all gradients; without them it has memory of its own."""
+    def __init__(self, numbers: Sequence[int], parameters: Sequence[Tensor], memory: Any = None):
+        """`memory`: a flat array for all gradients; without it the bucket has memory of its own."""
         self.numbers, self.parameters = list(numbers), [parameters[k] for k in numbers]
         first = self.parameters[0]
         count = sum(p.numel() for p in self.parameters)
         self.flat: Tensor = _torch["zeros"](count, dtype=first.dtype, device=first.device) if memory is None else wrap(memory)
         self.views: list[Tensor] = parts_of(self.flat, self.parameters)
         self.pending, self.work = len(self.numbers), None
-        self.place, self.memory = f"bucket {next(_numbers)}", other  # where programs have what is being reduced
+        self.place = f"bucket {next(_numbers)}"  # the name of its memory in programs
         if isinstance(self.flat._array, np.ndarray):
             WHOLES[self.place] = self.flat._array
-        if other is not None:
-            PLACES[self.place] = other
 
 
 def parts_of(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
@@ -77,10 +76,12 @@ def cut(parameters: Sequence[Tensor], order: Sequence[int], limits: Sequence[flo
     """Parameters in buckets, in an order: each bucket of one dtype and device is closed when it has reached its limit in bytes.
 
     The first bucket of a dtype and device has the first limit, the next ones the next, the last limit serves all that follow.
-    Buckets are in the order of their first parameters.
+    What is left of a dtype in the end, if it is little, is added to the bucket before: a bias whose weight has just come is no
+    message of its own.  Buckets are in the order of their first parameters.
     """
     open_ones: dict[Any, tuple[list[int], int]] = {}
     closed: dict[Any, int] = {}
+    before: dict[Any, list[int]] = {}  # the bucket that was closed last
     found: list[tuple[int, list[int]]] = []
     for place, k in enumerate(order):
         parameter = parameters[k]
@@ -92,10 +93,15 @@ def cut(parameters: Sequence[Tensor], order: Sequence[int], limits: Sequence[flo
         size += parameter.numel() * parameter.element_size()
         if size >= limits[min(closed.get(key, 0), len(limits) - 1)]:
             closed[key] = closed.get(key, 0) + 1
+            before[key] = members
             open_ones.pop(key, None)
         else:
             open_ones[key] = members, size
-    return [members for _, members in found]
+    for key, (members, size) in open_ones.items():
+        if key in before and size < _LITTLE * min(limits):
+            before[key] += members
+            members.clear()
+    return [members for _, members in found if members]
 
 
 def limits_of(bucket_cap_mb: float | None) -> list[float]:
@@ -110,15 +116,14 @@ def in_room(members: Sequence[Sequence[int]], parameters: Sequence[Tensor], grou
     for numbers in members:
         places.append(end)
         end += -(-_bytes_of(numbers, parameters) // _ALIGNMENT) * _ALIGNMENT
-    room = _room(group, 2 * end, parameters)
+    room = _room(group, end, parameters)
     if room is None:
         return [Bucket(numbers, parameters) for numbers in members], None
 
     def array(begin: int, numbers: Sequence[int]) -> Any:
         return room.own[begin : begin + _bytes_of(numbers, parameters)].view(parameters[numbers[0]]._array.dtype)
 
-    made = [Bucket(numbers, parameters, array(k, numbers), array(end + k, numbers)) for k, numbers in zip(places, members)]
-    return made, room
+    return [Bucket(numbers, parameters, array(k, numbers)) for k, numbers in zip(places, members)], room
 
 
 def _room(group: Any, nbytes: int, parameters: Sequence[Tensor]) -> Room | None:

@@ -14,18 +14,15 @@ from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.tensor import Tensor, check_cast, wrap
 from dynagraph.torch.distributed.effects import (
     OPERATIONS,
-    CapturedWork,
     captured,
     nothing,
     runs_plainly,
-    started_in,
     started_where_it_lies,
 )
 from dynagraph.torch.distributed.engines import Engine
 from dynagraph.torch.distributed.groups import ProcessGroup
 from dynagraph.torch.distributed.reduce_ops import RedOpType, ReduceOp, supports_complex
 from dynagraph.torch.distributed.transfers import (
-    Finish,
     empty_beside,
     ended,
     engine_for,
@@ -62,17 +59,9 @@ def _reduction(op: Any, tensor: Tensor, engine: Engine, operation: str) -> tuple
     return "SUM" if op is RedOpType.AVG else op.name, engine.reduced_as(dtype)
 
 
-def _divided(op: Any, buffer: Any, by: int, finish: Finish) -> Finish:
-    """What is left to do with a sum."""
-    if op is not RedOpType.AVG:
-        return finish
-
-    def divide() -> None:
-        np.divide(buffer, buffer.dtype.type(by), out=buffer)
-        if finish is not None:
-            finish()
-
-    return divide
+def _divisor(op: Any, engine: Engine) -> int:
+    """By what a sum is divided."""
+    return engine.size if op is RedOpType.AVG else 1
 
 
 def _about(*tensors: Tensor) -> str:
@@ -88,28 +77,36 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
     found = member(group, "all_reduce")
     if found is None:
         return None
-    engine = engine_for(found, tensor)
-    name, dtype = _reduction(op, tensor, engine, "all_reduce")
     if is_compiling():
         array = tensor._array
+        _reduction(op, tensor, engine_for(found, tensor), "all_reduce")
         return captured("all_reduce", found, array, array.shape, [tensor], async_op, op.name)  # type: ignore[no-any-return]
+    return ended(_all_reduced(found, tensor, op), async_op)
+
+
+def _all_reduced(group: ProcessGroup, tensor: Tensor, op: Any, divisor: int | None = None) -> Work:
+    engine = engine_for(group, tensor)
+    name, dtype = _reduction(op, tensor, engine, "all_reduce")
+    by = _divisor(op, engine) if divisor is None else divisor
     buffer, finish = write_to(tensor, engine, True, dtype)
-    finish = _divided(op, buffer, engine.size, finish)
-    return ended(start(found, engine, "all_reduce", (buffer, name), finish, [tensor], f"{_about(tensor)} {op.name}"), async_op)
+    about = f"{_about(tensor)} {op.name}" + ("" if divisor is None else f" by {divisor}")
+    return start(group, engine, "all_reduce", (buffer, name, by), finish, [tensor], about)  # type: ignore[no-any-return]
 
 
-def captured_in_place(tensor: Tensor, group: Any, place: str) -> Any:
-    """As `all_reduce` of a sum with `async_op` in captured code, with memory for the result that has a name."""
+def start_average(tensor: Tensor, group: Any, divisor: int) -> Work:
+    """Begin to put the sum of the ranks' tensors, divided by a number that all of them give, in each of them."""
     found = member(group, "all_reduce")
-    handle = started_in(tensor._array, place, "all_reduce", found.group_name, ReduceOp.SUM.name)  # type: ignore[union-attr]
-    return CapturedWork(handle, tensor._array.shape, tensor._array.dtype, [tensor])
+    assert found is not None
+    return _all_reduced(found, tensor, ReduceOp.SUM, divisor)
 
 
-def captured_where_it_lies(parts: Sequence[Tensor], group: Any, place: str) -> Any:
-    """As `captured_in_place`, of the parts of the memory that has the name: a number for `finished_part`."""
+def captured_average(parts: Sequence[Tensor], group: Any, divisor: int, place: str) -> Any:
+    """As `start_average` in captured code, of tensors that lie one after the other in the memory that has a name: a number for
+    `finished_part`."""
     found = member(group, "all_reduce")
-    details = (ReduceOp.SUM.name,)
-    return started_where_it_lies("all_reduce", found.group_name, place, details, *[part._array for part in parts])  # type: ignore[union-attr]
+    assert found is not None
+    details = (ReduceOp.SUM.name, divisor)
+    return started_where_it_lies("all_reduce", found.group_name, place, details, *[part._array for part in parts])
 
 
 def reduce(
@@ -129,11 +126,10 @@ def reduce(
         return captured("reduce", found, array, array.shape, targets, async_op, root, op.name)  # type: ignore[no-any-return]
     if root == engine.rank:
         buffer, finish = write_to(tensor, engine, True, dtype)
-        finish = _divided(op, buffer, engine.size, finish)
     else:
         buffer, finish = read_from(tensor, engine, dtype), None
-    about = f"{_about(tensor)} {op.name} to {root}"
-    return ended(start(found, engine, "reduce", (buffer, name, root), finish, [tensor], about), async_op)
+    about, arguments = f"{_about(tensor)} {op.name} to {root}", (buffer, name, root, _divisor(op, engine))
+    return ended(start(found, engine, "reduce", arguments, finish, [tensor], about), async_op)
 
 
 def broadcast(
@@ -251,9 +247,8 @@ def _reduced_and_scattered(group: ProcessGroup, output: Tensor, inputs: Sequence
         return captured("reduce_scatter", group, whole, shape, [output], async_op, op.name)  # type: ignore[no-any-return]
     source = read_from(inputs[0], engine, dtype) if len(inputs) == 1 else joined(inputs, engine, dtype)
     target, finish = write_to(output, engine, False, dtype)
-    finish = _divided(op, target, engine.size, finish)
-    about = f"{_about(output)} {op.name}"
-    return ended(start(group, engine, "reduce_scatter", (source, target, name), finish, [output], about), async_op)
+    arguments = (source, target, name, _divisor(op, engine))
+    return ended(start(group, engine, "reduce_scatter", arguments, finish, [output], f"{_about(output)} {op.name}"), async_op)
 
 
 def all_to_all_single(
@@ -468,7 +463,7 @@ def _array_scattered(group: ProcessGroup, x: Any, target: Any, root: int) -> Wor
 
 
 OPERATIONS.update({
-    "all_reduce": lambda group, x, target, op: all_reduce(_copied(x, target), RedOpType[op], group, True),
+    "all_reduce": lambda group, x, target, op, *by: _all_reduced(group, _copied(x, target), RedOpType[op], *by),
     "reduce": lambda group, x, target, root, op: reduce(
         _copied(x, target), None, RedOpType[op], group, True, group_dst=root
     ),

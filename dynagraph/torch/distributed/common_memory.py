@@ -1,7 +1,7 @@
-"""Memory that the processes of one machine have in common, and sums of arrays in it.
+"""Memory that the processes of one machine have in common, and collectives in it.
 
-Nothing is sent but where the arrays lie: each process adds up its part of all arrays, and writes the sums to all of them.  An array
-that lies in a `Room` of the group's is summed up where it is; others go through a block of the process's own, piece by piece.
+Nothing is sent but where the arrays lie: of a sum, each process adds up its part of all arrays, and writes it to all of them.  An
+array that lies in a `Room` of the group's is read where it is; others go through a block of the process's own, piece by piece.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import mmap
 import os
 import secrets
 import socket
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -26,8 +27,15 @@ _LINE = 64
 _WORDS = 3  # that are sent before a sum: the number of the room, the place in it, the bytes of the array
 NOWHERE = -1  # in the place of a room's number
 
+LEAST = 1 << 14  # bytes of arrays that go through common memory: smaller ones are sent sooner
+
 Exchange = Callable[[np.ndarray, np.ndarray], Iterator[Any]]  # gives each process's words to all, and what is waited for
+Otherwise = Callable[[], Iterator[Any]]
 Ufunc = Callable[..., Any]
+UFUNCS: dict[str, Ufunc] = {
+    "SUM": np.add, "PRODUCT": np.multiply, "MIN": np.minimum, "MAX": np.maximum, "BAND": np.bitwise_and, "BOR": np.bitwise_or,
+    "BXOR": np.bitwise_xor,
+}  # fmt: skip
 
 
 class Room:
@@ -118,77 +126,31 @@ def _rounded(nbytes: int) -> int:
     return -(-max(nbytes, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
-# -- sums ---------------------------------------------------------------------------------------------------------------
-
-
-def summed(
-    blocks: Blocks, block: int | None, ranks: Sequence[int], own: int, flat: np.ndarray, ufunc: Ufunc, exchange: Exchange,
-    room: Room | None, otherwise: Callable[[], Iterator[Any]], check: Callable[[np.ndarray], None],
-) -> Iterator[Any]:  # fmt: skip
-    """Reduce the arrays of processes; the result is in each of them.  Gives what is to be waited for, one after the other.
-
-    `block`: what this process puts arrays in that lie in no room; None: there is none.  `room`: one in which the array may lie.
-    `ranks`: the processes; `own`: this one's place among them.  `otherwise`: what is done where a process has no block.
-    `check`: is given the bytes of all arrays.
-    """
-    offset = None if room is None else room.offset_of(flat)
-    told = np.array([NOWHERE, 0, flat.nbytes], np.int64)
-    every = np.empty((len(ranks), _WORDS), np.int64)
-    pieces = _pieces(flat, len(ranks), own)
-    if block is None:
-        pass  # also where the array is in a room: others may ask for a block
-    elif room is not None and offset is not None:
-        told[:2] = room.number, offset
-    else:
-        told[:2] = blocks.room.number, block
-        pieces[0].leave(_array_at(blocks.room.own, block, pieces[0].flat))
-    yield from exchange(told, every)
-    check(every[:, 2])
-    numbers = set(every[:, 0].tolist())
-    if block is None or NOWHERE in numbers:
-        yield from otherwise()
-        return
-    if room is not None and numbers == {room.number}:
-        whole = Piece(flat, len(ranks), own)
-        whole.add([_array_at(room.rows[r], at, flat) for r, at in zip(ranks, every[:, 1])], ufunc)
-        yield from exchange(told, every)
-        return
-    yield from _by_blocks(blocks, block, ranks, pieces, ufunc, exchange, every, numbers != {blocks.room.number})
-
-
-def _by_blocks(
-    blocks: Blocks, block: int, ranks: Sequence[int], pieces: list[Piece], ufunc: Ufunc, exchange: Exchange,
-    every: np.ndarray, some_elsewhere: bool,
-) -> Iterator[Any]:  # fmt: skip
-    """The first piece is in its block already, but for processes whose array lies elsewhere."""
-    rows = blocks.room.rows
-    told = np.array([blocks.room.number, block, 0], np.int64)
-    for k, piece in enumerate(pieces):
-        mine = _array_at(blocks.room.own, block, piece.flat)
-        if k or some_elsewhere:
-            piece.leave(mine)
-            yield from exchange(told, every)
-        arrays = [_array_at(rows[r], at, piece.flat) for r, at in zip(ranks, every[:, 1])]
-        arrays[piece.own] = piece.flat
-        piece.add(arrays, ufunc)
-        yield from exchange(told, every)
-        piece.fetch(mine)
-
-
-def _pieces(flat: np.ndarray, count: int, own: int) -> list[Piece]:
-    length = BLOCK // flat.itemsize
-    return [Piece(flat[k : k + length], count, own) for k in range(0, flat.size, length)]
-
-
-def _array_at(row: np.ndarray, offset: int, like: np.ndarray) -> np.ndarray:
-    return row[offset : offset + like.nbytes].view(like.dtype)
+# -- collectives ----------------------------------------------------------------------------------------------------------
 
 
 class Piece:
-    """Some of an array, of which each process adds up a part."""
+    """Some of the arrays of a collective.  `seen`: what of it this process lets the others see."""
 
-    def __init__(self, flat: np.ndarray, count: int, own: int):
-        self.flat, self.own = flat, own
+    seen: np.ndarray
+
+    def leave(self, block: np.ndarray) -> None:
+        """Put what others need where they see it."""
+        block.reshape(self.seen.shape)[...] = self.seen
+
+    def take(self, arrays: list[np.ndarray]) -> None:
+        """Do this process's part of the work, with what all processes have left."""
+        raise NotImplementedError
+
+    def fetch(self, block: np.ndarray) -> None:
+        """Take what others have put in this process's block."""
+
+
+class _Sum(Piece):
+    """A reduction, of which each process computes a part and writes it to all arrays, or to that of `root`."""
+
+    def __init__(self, flat: np.ndarray, own: int, count: int, ufunc: Ufunc, divisor: int, root: int | None):
+        self.seen, self.own, self.ufunc, self.divisor, self.root = flat, own, ufunc, divisor, root
         step = max(1, _LINE // flat.itemsize)  # no two processes write to one line of the cache
         ends = [min(flat.size, flat.size * k // count // step * step) for k in range(count)] + [flat.size]
         self.parts = [slice(a, b) for a, b in itertools.pairwise(ends)]
@@ -199,29 +161,208 @@ class Piece:
                 yield part
 
     def leave(self, block: np.ndarray) -> None:
-        """Put what others add up where they see it."""
         for part in self._of_others():
-            block[part] = self.flat[part]
+            block[part] = self.seen[part]
 
     def fetch(self, block: np.ndarray) -> None:
-        """Take the sums of others from where they have put them."""
-        for part in self._of_others():
-            self.flat[part] = block[part]
+        if self.root in (None, self.own):
+            for part in self._of_others():
+                self.seen[part] = block[part]
 
-    def add(self, arrays: list[np.ndarray], ufunc: Ufunc) -> None:
-        """Add up this process's part, in the order of processes, and write it to all arrays."""
-        part = self.parts[self.own]
-        length = max(1, _CHUNK // self.flat.itemsize)
-        room = np.empty(min(length, part.stop - part.start), self.flat.dtype)
-        with np.errstate(all="ignore"):
-            for begin in range(part.start, part.stop, length):
-                cut = slice(begin, min(begin + length, part.stop))
-                total = room[: cut.stop - begin]
-                ufunc(arrays[0][cut], arrays[1][cut], out=total)
-                for other in arrays[2:]:
-                    ufunc(total, other[cut], out=total)
-                for array in arrays:
-                    array[cut] = total
+    def take(self, arrays: list[np.ndarray]) -> None:
+        own = [array[self.parts[self.own]] for array in arrays]
+        for cut, total in _totals(own, self.ufunc, self.divisor):
+            for part in own if self.root is None else (own[self.root],):
+                part[cut] = total
 
 
-__all__ = ["BLOCK", "BLOCKS", "Blocks", "Room", "machine", "met", "summed"]
+class _Part(Piece):
+    """A reduction of which each process gets a part."""
+
+    def __init__(self, rows: np.ndarray, target: np.ndarray, own: int, ufunc: Ufunc, divisor: int):
+        self.seen, self.target, self.own, self.ufunc, self.divisor = rows, target, own, ufunc, divisor
+
+    def take(self, arrays: list[np.ndarray]) -> None:
+        parts = [array.reshape(self.seen.shape)[self.own] for array in arrays]
+        for cut, total in _totals(parts, self.ufunc, self.divisor):
+            self.target[cut] = total  # which may be a part of the source
+
+
+class _Rows(Piece):
+    """All processes' arrays, in each of them."""
+
+    def __init__(self, source: np.ndarray, rows: np.ndarray):
+        self.seen, self.rows = source, rows
+
+    def take(self, arrays: list[np.ndarray]) -> None:
+        for row, array in zip(self.rows, arrays):
+            row[...] = array
+
+
+class _Copy(Piece):
+    """One process's array, in each of them."""
+
+    def __init__(self, flat: np.ndarray, root: int, here: bool):
+        self.seen, self.root, self.here = flat, root, here
+
+    def leave(self, block: np.ndarray) -> None:
+        if self.here:
+            super().leave(block)
+
+    def take(self, arrays: list[np.ndarray]) -> None:
+        if not self.here:
+            self.seen[...] = arrays[self.root]
+
+
+def _totals(arrays: list[np.ndarray], ufunc: Ufunc, divisor: int) -> Iterator[tuple[slice, np.ndarray]]:
+    """Reduce arrays in the order of processes, some elements after the other: which, and the result, until the next ones."""
+    size, length = arrays[0].size, max(1, _CHUNK // arrays[0].itemsize)
+    room = np.empty(min(size, length), arrays[0].dtype)
+    with np.errstate(all="ignore"):
+        for begin in range(0, size, length):
+            cut = slice(begin, min(begin + length, size))
+            total = room[: cut.stop - begin]
+            ufunc(arrays[0][cut], arrays[1][cut], out=total)
+            for other in arrays[2:]:
+                ufunc(total, other[cut], out=total)
+            divide(total, divisor)
+            yield cut, total
+
+
+def divide(total: np.ndarray, by: int) -> None:
+    """Make an average of a sum, where `by` is not 1."""
+    if by & (by - 1):
+        np.divide(total, total.dtype.type(by), out=total)
+    elif by != 1:
+        np.multiply(total, total.dtype.type(1 / by), out=total)  # the same bits, and faster
+
+
+class MisfitError(RuntimeError):
+    """Processes give arrays of other sizes."""
+
+
+Pieces = Callable[["int | None"], list[Piece]]
+
+
+def _array_at(row: np.ndarray, offset: int, like: np.ndarray) -> np.ndarray:
+    return row[offset : offset + like.nbytes].view(like.dtype)
+
+
+def _cuts(flat: np.ndarray, nbytes: int | None) -> list[slice]:
+    """All of an array, or pieces of so many bytes."""
+    length = max(flat.size, 1) if nbytes is None else max(1, nbytes // flat.itemsize)
+    return [slice(k, k + length) for k in range(0, max(flat.size, 1), length)]
+
+
+class Common:
+    """What a group, all of whose processes are on this machine, has of the memory that they have in common.
+
+    `ranks`: their numbers among all; `own`: this one's place among them.  `turn` makes what a collective waits for, until `end` is
+    called: one at a time uses the block.
+    """
+
+    def __init__(self, blocks: Blocks, ranks: Sequence[int], own: int, turn: Callable[[], Any]):
+        self.blocks, self.ranks, self.own, self.new_turn = blocks, tuple(ranks), own, turn
+        self.block = blocks.take()  # what this process puts arrays in that lie in no room; None: all are taken
+        self.rooms: weakref.WeakSet[Room] = weakref.WeakSet()  # in which arrays of all processes may lie
+        self.last = turn()  # ends when the last collective so far has ended
+        self.last.end()
+
+    def close(self) -> None:
+        """Let other groups have the block."""
+        if self.block is not None:
+            self.blocks.give_back(self.block)
+            self.block = None
+
+    def run(self, pieces: Pieces, exchange: Exchange, otherwise: Otherwise) -> Iterator[Any]:
+        """A collective: gives what is to be waited for, one after the other.
+
+        ``pieces(bytes)``: the parts of the work of which each needs so many bytes of common memory; None: one of all.
+        `otherwise`: what is done where a process has no block.
+        """
+        before, mine = self.last, self.new_turn()
+        self.last = mine
+        try:
+            if not before.done:
+                yield before
+            yield from self._exchanged(pieces, exchange, otherwise)
+        finally:
+            mine.end()
+
+    def _exchanged(self, pieces: Pieces, exchange: Exchange, otherwise: Otherwise) -> Iterator[Any]:
+        (whole,) = pieces(None)
+        told = np.array([NOWHERE, 0, whole.seen.nbytes], np.int64)
+        every = np.empty((len(self.ranks), _WORDS), np.int64)
+        room = next((room for room in self.rooms if room.offset_of(whole.seen) is not None), None)
+        parts: list[Piece] = []
+        if self.block is None:
+            pass  # also where the array is in a room: others may ask for a block
+        elif room is not None:
+            told[:2] = room.number, room.offset_of(whole.seen)
+        else:
+            told[:2], parts = (self.blocks.room.number, self.block), pieces(BLOCK)
+            parts[0].leave(_array_at(self.blocks.room.own, self.block, parts[0].seen))
+        yield from exchange(told, every)
+        self._check_bytes(every[:, 2])
+        numbers = set(every[:, 0].tolist())
+        if NOWHERE in numbers:
+            yield from otherwise()
+        elif room is not None and numbers == {room.number}:
+            whole.take([_array_at(room.rows[r], at, whole.seen) for r, at in zip(self.ranks, every[:, 1])])
+            yield from exchange(told, every)
+        else:
+            yield from self._by_blocks(parts or pieces(BLOCK), exchange, every, numbers != {self.blocks.room.number})
+
+    def _by_blocks(self, parts: list[Piece], exchange: Exchange, every: np.ndarray, some_elsewhere: bool) -> Iterator[Any]:
+        """The first piece is in its block already, but for processes whose array lies elsewhere."""
+        rows = self.blocks.room.rows
+        assert self.block is not None
+        told = np.array([self.blocks.room.number, self.block, 0], np.int64)
+        for k, piece in enumerate(parts):
+            mine = _array_at(self.blocks.room.own, self.block, piece.seen)
+            if k or some_elsewhere:
+                piece.leave(mine)
+                yield from exchange(told, every)
+            arrays = [_array_at(rows[r], at, piece.seen) for r, at in zip(self.ranks, every[:, 1])]
+            arrays[self.own] = piece.seen
+            piece.take(arrays)
+            yield from exchange(told, every)
+            piece.fetch(mine)
+
+    def _check_bytes(self, sizes: np.ndarray) -> None:
+        mine = sizes[self.own]
+        for rank, size in zip(self.ranks, sizes.tolist()):
+            if size != mine:
+                raise MisfitError(f"rank {rank} has given {size} bytes where {mine} are expected")
+
+    # -- what is done --
+
+    def reduce(self, flat: np.ndarray, op: str, divisor: int, root: int | None = None) -> Pieces:
+        """The reduction of all arrays in that of `root`; None: in each of them."""
+
+        def pieces(nbytes: int | None) -> list[Piece]:
+            return [_Sum(flat[cut], self.own, len(self.ranks), UFUNCS[op], divisor, root) for cut in _cuts(flat, nbytes)]
+
+        return pieces
+
+    def reduce_scatter(self, source: np.ndarray, target: np.ndarray, op: str, divisor: int) -> Pieces:
+        """The reduction of all sources, a part in each target."""
+        rows = source.reshape(len(self.ranks), -1)
+
+        def pieces(nbytes: int | None) -> list[Piece]:
+            cuts = _cuts(target, None if nbytes is None else nbytes // len(self.ranks))
+            return [_Part(rows[:, cut], target[cut], self.own, UFUNCS[op], divisor) for cut in cuts]
+
+        return pieces
+
+    def all_gather(self, source: np.ndarray, target: np.ndarray) -> Pieces:
+        """All sources in each target."""
+        rows = target.reshape(len(self.ranks), -1)
+        return lambda nbytes: [_Rows(source[cut], rows[:, cut]) for cut in _cuts(source, nbytes)]
+
+    def broadcast(self, flat: np.ndarray, root: int) -> Pieces:
+        """The root's array in each."""
+        return lambda nbytes: [_Copy(flat[cut], root, root == self.own) for cut in _cuts(flat, nbytes)]
+
+
+__all__ = ["BLOCK", "BLOCKS", "LEAST", "UFUNCS", "Blocks", "Common", "MisfitError", "Pieces", "Room", "divide", "machine", "met"]

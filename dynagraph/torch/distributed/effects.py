@@ -26,8 +26,6 @@ _started: dict[int, tuple[Work, Any]] = {}  # by number: what is under way, and 
 _parts: dict[int, tuple[Work, np.ndarray, list[int], int]] = {}
 
 WHOLES: weakref.WeakValueDictionary[str, np.ndarray] = weakref.WeakValueDictionary()  # arrays that parts may lie in, by name
-PLACES: weakref.WeakValueDictionary[str, np.ndarray] = weakref.WeakValueDictionary()  # where results may lie meanwhile, by name
-_placed: dict[int, str] = {}  # by number: the name of the place that is in use
 
 # (group, source, target, details...) -> Work: what the operations do with arrays; the modules of the operations fill it
 OPERATIONS: dict[str, Any] = {}
@@ -46,18 +44,6 @@ def started(x: Any, shape: tuple[int, ...], operation: str, group: str, *details
     number = next(_numbers)
     # the memory of programs is used again before the operation has ended
     _started[number] = OPERATIONS[operation](group_named(group), np.array(x), target, *details), target
-    return np.array(number, np.int64)
-
-
-def started_in(x: Any, place: str, operation: str, group: str, *details: Any) -> Any:
-    """As `started`, of what is reduced in place: in memory that has this name, unless that is in use."""
-    number = next(_numbers)
-    target = PLACES.pop(place, None)
-    if target is None or target.shape != x.shape or target.dtype != x.dtype:
-        target = np.empty(x.shape, x.dtype)
-    else:
-        _placed[number] = place
-    _started[number] = OPERATIONS[operation](group_named(group), x, target, *details), target
     return np.array(number, np.int64)
 
 
@@ -105,12 +91,8 @@ def advanced(x: Any) -> Any:
 
 def finished(handle: Any, shape: tuple[int, ...], dtype: Any, out: Any = None) -> Any:
     """Wait for what was started: its result, of this shape and dtype."""
-    number = int(handle)
-    work, target = _started.pop(number)
+    work, target = _started.pop(int(handle))
     work.wait()
-    place = _placed.pop(number, None)
-    if place is not None:
-        PLACES[place] = target
     if out is None:
         return target
     out[...] = target
@@ -243,6 +225,6 @@ def nothing(dtype: Any = np.uint8) -> Any:
 
 
 __all__ = [
-    "OPERATIONS", "PLACES", "WHOLES", "CapturedFuture", "CapturedWork", "advanced", "captured", "exchanged", "finished",
-    "finished_part", "nothing", "runs_plainly", "started", "started_in", "started_where_it_lies", "store",
+    "OPERATIONS", "WHOLES", "CapturedFuture", "CapturedWork", "advanced", "captured", "exchanged", "finished",
+    "finished_part", "nothing", "runs_plainly", "started", "started_where_it_lies", "store",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dynagraph.torch.distributed.common_memory import Room
+from dynagraph.torch.distributed.common_memory import Room, divide
 
 _YIELDS = 2000  # tests that give the processor to other processes in between; then the process sleeps
 _NAP = 5e-5
@@ -66,16 +66,19 @@ class Engine(ABC):
         """The dtype in which arrays of a dtype are added up."""
 
     @abstractmethod
-    def all_reduce(self, buffer: Any, op: str) -> Request:
-        """The sum (or what `op` says: SUM, PRODUCT, MIN, MAX, BAND, BOR, BXOR) of all buffers, in each of them."""
+    def all_reduce(self, buffer: Any, op: str, divisor: int = 1) -> Request:
+        """The sum (or what `op` says: SUM, PRODUCT, MIN, MAX, BAND, BOR, BXOR) of all buffers, in each of them.
+
+        It is divided by `divisor`, which is the same in all processes, where it is made.
+        """
 
     @abstractmethod
-    def reduce(self, buffer: Any, op: str, root: int) -> Request:
+    def reduce(self, buffer: Any, op: str, root: int, divisor: int = 1) -> Request:
         """As `all_reduce`, in the buffer of the root alone."""
 
     @abstractmethod
-    def reduce_scatter(self, source: Any, target: Any, op: str) -> Request:
-        """The sum of all sources, of which the processes get a part each; `source` is `size` times as long as `target`."""
+    def reduce_scatter(self, source: Any, target: Any, op: str, divisor: int = 1) -> Request:
+        """As `all_reduce` of all sources, of which the processes get a part each; `source` is `size` times as long as `target`."""
 
     @abstractmethod
     def broadcast(self, buffer: Any, root: int) -> Request:
@@ -133,6 +136,20 @@ class Engine(ABC):
         """Give back what the engine holds."""
 
 
+class Divided:
+    """The request of a sum that is divided when it is there."""
+
+    def __init__(self, request: Any, total: Any, by: int):
+        self.request, self.total, self.by = request, total, by
+
+    def Test(self) -> bool:
+        if not self.request.Test():
+            return False
+        divide(self.total, self.by)
+        self.by = 1
+        return True
+
+
 class Done:
     """The request of what has ended."""
 
@@ -149,17 +166,19 @@ class Alone(Engine):
     def reduced_as(self, dtype: np.dtype) -> np.dtype:
         return dtype
 
-    def all_reduce(self, buffer: Any, op: str) -> Request:
+    def all_reduce(self, buffer: Any, op: str, divisor: int = 1) -> Request:
+        divide(buffer, divisor)
         return DONE
 
-    def reduce(self, buffer: Any, op: str, root: int) -> Request:
-        return DONE
+    def reduce(self, buffer: Any, op: str, root: int, divisor: int = 1) -> Request:
+        return self.all_reduce(buffer, op, divisor)
 
     def broadcast(self, buffer: Any, root: int) -> Request:
         return DONE
 
-    def reduce_scatter(self, source: Any, target: Any, op: str) -> Request:
-        return self.all_gather(source, target)
+    def reduce_scatter(self, source: Any, target: Any, op: str, divisor: int = 1) -> Request:
+        self.all_gather(source, target)
+        return self.all_reduce(target, op, divisor)
 
     def all_gather(self, source: Any, target: Any) -> Request:
         target[...] = source
@@ -194,6 +213,6 @@ class Alone(Engine):
 
 
 __all__ = [
-    "DONE", "Alone", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError", "Engine", "QueueEmptyError",
-    "Request",
+    "DONE", "Alone", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError", "Divided", "Engine",
+    "QueueEmptyError", "Request",
 ]  # fmt: skip

@@ -25,7 +25,7 @@ from collections.abc import Generator, Sequence
 from multiprocessing import util
 from typing import Any, Literal, NamedTuple
 
-from dynagraph.torch.distributed.common_memory import Blocks
+from dynagraph.torch.distributed.common_memory import Blocks, MisfitError
 from dynagraph.torch.distributed.engines import DistNetworkError
 
 _HEADER = struct.Struct("<4Q")  # group, operation, part, bytes
@@ -55,6 +55,9 @@ class Handle:
         self.task: Task | None = None
 
     error: Exception | None
+
+    def Test(self) -> bool:
+        return self.done
 
     def end(self, error: Exception | None = None) -> None:
         if self.done:
@@ -481,10 +484,6 @@ def _ending() -> str | None:
 
 def _killed(rank: int, why: Any) -> str:
     return f"rank {rank} was killed, or its connection is broken ({why})"
-
-
-class MisfitError(RuntimeError):
-    """Processes give arrays of other sizes."""
 
 
 _meshes: weakref.WeakSet[Mesh] = weakref.WeakSet()

@@ -14,7 +14,8 @@ import cupy
 import numpy as np
 from cupy.cuda import nccl
 
-from dynagraph.torch.distributed.engines import Alone, DistBackendError, Engine, Request
+from dynagraph.torch.distributed.common_memory import divide
+from dynagraph.torch.distributed.engines import Alone, DistBackendError, Divided, Engine, Request
 
 _TYPES = {
     "int8": nccl.NCCL_INT8, "uint8": nccl.NCCL_UINT8, "bool": nccl.NCCL_UINT8, "int32": nccl.NCCL_INT32,
@@ -78,17 +79,20 @@ class NcclEngine(Engine):
             raise DistBackendError(f"NCCL reduces no {kind.name}")
         return count, _TYPES[kind.name], _OPS[op]
 
-    def all_reduce(self, buffer: Any, op: str) -> Request:
+    def all_reduce(self, buffer: Any, op: str, divisor: int = 1) -> Request:
         about = self._reduced(buffer, op)
+        divide(buffer, divisor)  # before: sums of float16 may be too large
         return self._run(lambda stream: self.communicator.allReduce(buffer.data.ptr, buffer.data.ptr, *about, stream))
 
-    def reduce(self, buffer: Any, op: str, root: int) -> Request:
+    def reduce(self, buffer: Any, op: str, root: int, divisor: int = 1) -> Request:
         about = self._reduced(buffer, op)
-        return self._run(lambda stream: self.communicator.reduce(buffer.data.ptr, buffer.data.ptr, *about, root, stream))
+        request = self._run(lambda stream: self.communicator.reduce(buffer.data.ptr, buffer.data.ptr, *about, root, stream))
+        return request if divisor == 1 or root != self.rank else Divided(request, buffer, divisor)
 
-    def reduce_scatter(self, source: Any, target: Any, op: str) -> Request:
+    def reduce_scatter(self, source: Any, target: Any, op: str, divisor: int = 1) -> Request:
         about = self._reduced(target, op)
-        return self._run(lambda stream: self.communicator.reduceScatter(source.data.ptr, target.data.ptr, *about, stream))
+        request = self._run(lambda stream: self.communicator.reduceScatter(source.data.ptr, target.data.ptr, *about, stream))
+        return request if divisor == 1 else Divided(request, target, divisor)
 
     def broadcast(self, buffer: Any, root: int) -> Request:
         pointer, count = buffer.data.ptr, buffer.nbytes

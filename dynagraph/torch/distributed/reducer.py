@@ -20,8 +20,8 @@ from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.engine import accumulates_all, notes, queue_callback, reached, will_run
 from dynagraph.torch.core.grad_mode import no_grad
 from dynagraph.torch.core.tensor import Tensor, written
-from dynagraph.torch.distributed.buckets import Bucket, GradBucket, cut, in_room
-from dynagraph.torch.distributed.collectives import captured_in_place, captured_where_it_lies
+from dynagraph.torch.distributed.buckets import Bucket, GradBucket, cut, in_room, parts_of
+from dynagraph.torch.distributed.collectives import captured_average, start_average
 from dynagraph.torch.distributed.effects import advanced, finished_part, store
 from dynagraph.torch.distributed.transfers import member
 from dynagraph.torch.distributed.work import advance
@@ -29,7 +29,6 @@ from dynagraph.torch.functions.common import NAMESPACES
 
 _torch = NAMESPACES["torch"]
 _numbers = itertools.count(1)
-_mul = _torch["mul"]
 UNFINISHED = (
     "Expected to have finished reduction in the prior iteration before starting a new one. This error indicates that your module "
     "has parameters that were not used in producing loss. Pass `find_unused_parameters=True` to "
@@ -43,22 +42,16 @@ TWICE = (
 )
 
 
-def send(bucket: Bucket, group: Any) -> Any:
-    """Begin to add a bucket up over ranks."""
-    return dist.all_reduce(bucket.flat, group=group, async_op=True)
-
-
 class _InCapture:
     """How far a backward in captured code is.
 
     `pending`: how many gradients of each bucket are to come; `ready`, `counts`: of each gradient whether all of it has come, and
-    how often some has; `sent`: the tensors of the buckets that have been sent, and what waits for them; of a bucket whose parts
-    have been written where they lie, itself and a number.
+    how often some has; `sent`: what waits for the buckets that have been sent, a number or what a hook has given.
     """
 
     def __init__(self, pending: list[int], count: int):
         self.pending, self.ready, self.counts = pending, [False] * count, [0] * count
-        self.sent: list[tuple[Any, Any]] = []
+        self.sent: list[Any] = []
 
 
 class Reducer:
@@ -74,7 +67,7 @@ class Reducer:
         self.parameters, self.names, self.group, self.limits = list(parameters), list(names), group, limits
         self.find_unused, self.as_views, self.static = find_unused and not static, as_views, static
         self.ranks = dist.get_world_size(group)
-        self.divisor = self.ranks  # by what the sums are divided
+        self.divisor = self.ranks  # by what the sums are divided; the same on all ranks
         self.hook: Callable[[Any, GradBucket], Any] | None = None
         self.hook_state: Any = None
         self.order: list[int] = []  # parameters as their gradients came in the first backward
@@ -149,7 +142,6 @@ class Reducer:
         self.next = 0  # the bucket that leaves next
         self.ready = bytearray(len(self.parameters))
         self.counts = [0] * len(self.parameters)
-        self.placed = -1  # the parameter whose gradient, the one that comes now, is in its bucket already
         self.expects = False  # whether the next backward is reduced
         self.started = False  # whether it has begun
         self.ends = False  # whether its end has been asked for
@@ -162,7 +154,6 @@ class Reducer:
         if is_compiling():
             self._prepare_in_capture(list(outputs))
             return
-        self.placed = -1
         if self.find_unused or (self.static and not self.finished):
             self._remove_begin()
             self.begin_handles = [t.register_hook(self._begin_at_output) for t in outputs if t.requires_grad]
@@ -211,19 +202,14 @@ class Reducer:
 
     def place(self, k: int, grad: Any) -> Tensor | None:
         """Put the gradient of a parameter that has no `grad` into its bucket, if that is where it will be: the part."""
-        if not (self.expects and self.as_views) or self.hook is not None or self.ready[k]:
-            return None
-        if self.times[k] != 1 or (self.static and not self.finished):  # it is a sum that is divided
+        if not (self.expects and self.as_views) or self.ready[k]:
             return None
         part = self.part_of[k]
         array = part._array
         if not (type(grad) is type(array) is np.ndarray and grad.dtype == array.dtype and grad.shape == array.shape):
             return None
-        if array.dtype.kind not in "fc" or array.itemsize < 4:
-            return None
-        np.multiply(grad, 1.0 / self.divisor, out=array)
+        array[...] = grad
         written(part)
-        self.placed = k
         return part
 
     def arrived(self, k: int) -> None:
@@ -265,9 +251,9 @@ class Reducer:
             graph_break()  # which is an error
         state.ready[k] = True
         state.pending[self.number_of[k]] -= 1
-        self._send_in_capture(state)
-        if 0 < len(state.sent) < len(self.buckets) and not self.goes_on:
+        if state.sent and state.pending[self.number_of[k]] and not self.goes_on:  # a bucket that leaves gets on with the others
             advanced(self.parameters[k]._grad._array)  # type: ignore[union-attr]
+        self._send_in_capture(state)
 
     def _begin_in_capture(self) -> _InCapture:
         if not (self.rebuilt and self.is_plain) or not accumulates_all():
@@ -289,20 +275,15 @@ class Reducer:
         pending, sent = state.pending, state.sent
         while len(sent) < len(pending) and pending[len(sent)] == 0:
             bucket = self.buckets[len(sent)]
-            if self.as_views and self.hook is None and not self.find_unused and all(self.times):
+            if self.hook is None:
                 with no_grad():
                     for parameter, part in zip(bucket.parameters, bucket.views):
-                        part.copy_(parameter._grad.detach() * (1.0 / self.divisor))  # type: ignore[union-attr]
-                sent.append((bucket, captured_where_it_lies(bucket.views, self.group, bucket.place)))
-                continue
-            grads = [p._grad.detach().reshape(-1) for p in bucket.parameters]  # type: ignore[union-attr]
-            flat = _torch["cat"](grads)
-            if self.hook is None:
-                flat = flat * (1.0 / self.divisor)
-                sent.append((flat, captured_in_place(flat, self.group, bucket.place)))
+                        part.copy_(parameter._grad.detach())  # type: ignore[union-attr]
+                sent.append(captured_average(bucket.views, self.group, self.divisor, bucket.place))
             else:
+                flat = _torch["cat"]([p._grad.detach().reshape(-1) for p in bucket.parameters])  # type: ignore[union-attr]
                 given = GradBucket(bucket, len(sent), len(sent) + 1 == len(pending), flat)
-                sent.append((None, self.hook(self.hook_state, given)))
+                sent.append(self.hook(self.hook_state, given))
 
     def _end_in_capture(self, state: _InCapture) -> None:
         if len(state.sent) < len(self.buckets):
@@ -311,27 +292,27 @@ class Reducer:
         if self.find_unused or not all(self.times):
             used = _torch["tensor"]([min(n, 1) for n in state.counts], dtype=dtypes.int64)
             dist.all_reduce(used, group=self.group)
-        for bucket, (flat, work) in zip(self.buckets, state.sent):
-            if flat is bucket:
-                for number, (parameter, part) in enumerate(zip(bucket.parameters, bucket.views)):
+        for bucket, work in zip(self.buckets, state.sent):
+            if self.hook is None:
+                averages = []
+                for number, part in enumerate(bucket.views):
                     store(finished_part(work, part._array, number), [part])
-                    parameter.grad = part
-                continue
-            result = work.wait()
-            self._hand_out_in_capture(bucket, result if flat is None else flat, state, used)
+                    averages.append(part)
+            else:
+                averages = parts_of(work.wait(), bucket.parameters)
+            self._hand_out_in_capture(bucket, averages, state, used)
         self.expects = False
 
-    def _hand_out_in_capture(self, bucket: Bucket, flat: Tensor, state: _InCapture, used: Tensor | None) -> None:
-        start = 0
+    def _hand_out_in_capture(
+        self, bucket: Bucket, averages: Sequence[Tensor], state: _InCapture, used: Tensor | None
+    ) -> None:  # fmt: skip
         with no_grad():
-            for k, parameter, part in zip(bucket.numbers, bucket.parameters, bucket.views):
-                stop = start + parameter._array.size
-                average = flat[start:stop].view(parameter._array.shape)
-                start = stop
+            for k, parameter, part, average in zip(bucket.numbers, bucket.parameters, bucket.views, averages):
                 if not state.counts[k]:  # on no rank: its gradient stays what it was
                     average = _torch["where"](used[k] > 0, average, parameter._grad)  # type: ignore[index]
                 if self.as_views:
-                    part.copy_(average)
+                    if average is not part:
+                        part.copy_(average)
                     parameter.grad = part
                 else:
                     parameter._grad.detach().copy_(average)  # type: ignore[union-attr]
@@ -345,16 +326,9 @@ class Reducer:
         with no_grad():
             if grad is None:
                 part.zero_()
-            else:
-                own = grad is part
-                scale = 1.0 / self.divisor if self.hook is None else 1.0
-                if own and self.placed == k:
-                    self.placed = -1
-                elif scale != 1.0:
-                    _mul(grad.detach(), scale, out=part)
-                elif not own:
-                    part.copy_(grad)
-                if self.as_views and not own:
+            elif grad is not part:
+                part.copy_(grad)
+                if self.as_views:
                     self.parameters[k].grad = part
         bucket.pending -= 1
 
@@ -364,7 +338,7 @@ class Reducer:
             bucket = buckets[self.next]
             self.next += 1
             if self.hook is None:
-                bucket.work = send(bucket, self.group)
+                bucket.work = start_average(bucket.flat, self.group, self.divisor)
             else:
                 bucket.work = self.hook(self.hook_state, GradBucket(bucket, self.next - 1, self.next == len(buckets)))
         if self.next == len(buckets) and not self.ends:
@@ -430,7 +404,7 @@ class Reducer:
             for k, bucket in enumerate(self.buckets):
                 bucket.flat.zero_()
                 if self.hook is None:
-                    works.append(send(bucket, self.group))
+                    works.append(start_average(bucket.flat, self.group, self.divisor))
                 else:
                     works.append(self.hook(self.hook_state, GradBucket(bucket, k, k + 1 == len(self.buckets))))
             for work in works:

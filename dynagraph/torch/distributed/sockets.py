@@ -1,7 +1,7 @@
 """The engine of processes that no MPI has started: collectives over the sockets of a `Mesh`.
 
 Each collective is a generator that gives what it waits for (`mesh.Task`).  Large arrays go around a ring in blocks, several of
-which are on their way at once; small ones go along trees, or from each to each.  Processes of one machine reduce large arrays in
+which are on their way at once; small ones go along trees, or from each to each.  Processes of one machine exchange large arrays in
 memory that they have in common (`common_memory.py`), and send each other where the arrays are.
 """
 
@@ -10,18 +10,27 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from dynagraph.torch.distributed.common_memory import BLOCK, BLOCKS, Blocks, Room, met, summed
+from dynagraph.torch.distributed.common_memory import (
+    BLOCK,
+    BLOCKS,
+    LEAST,
+    UFUNCS,
+    Blocks,
+    Common,
+    Pieces,
+    Room,
+    divide,
+    met,
+)
 from dynagraph.torch.distributed.engines import DistNetworkError, Engine
 from dynagraph.torch.distributed.mesh import Handle, Key, Mesh, MisfitError, Receive, Steps
 
-_SMALL = 1 << 14  # bytes that are summed up by all processes rather than in a ring
 _FEW = 8  # processes that send small arrays to each other
 _SEGMENT = 1 << 18  # bytes of a message within a collective
 _UNDER_WAY = 4  # blocks of a collective at once
@@ -30,7 +39,7 @@ _FLOAT32 = np.dtype(np.float32)
 _ANY_TAG = (1 << 64) - 1
 
 
-def _into(function: np.ufunc) -> Callable[[Any, Any], None]:
+def _into(function: Any) -> Callable[[Any, Any], None]:
     def combine(into: Any, other: Any) -> None:
         with np.errstate(all="ignore"):
             function(into, other, out=into)
@@ -38,11 +47,7 @@ def _into(function: np.ufunc) -> Callable[[Any, Any], None]:
     return combine
 
 
-_UFUNCS = {
-    "SUM": np.add, "PRODUCT": np.multiply, "MIN": np.minimum, "MAX": np.maximum, "BAND": np.bitwise_and, "BOR": np.bitwise_or,
-    "BXOR": np.bitwise_xor,
-}  # fmt: skip
-_OPS = {name: _into(ufunc) for name, ufunc in _UFUNCS.items()}
+_OPS = {name: _into(ufunc) for name, ufunc in UFUNCS.items()}
 
 
 class Running:
@@ -103,11 +108,8 @@ class SocketEngine(Engine):
         self.number = int.from_bytes(hashlib.blake2b(self.name.encode(), digest_size=7).digest(), "little")
         self.started = 0  # collectives
         self.parts: dict[tuple[int, ...], int] = {}  # how many groups of some of the processes there were
-        self.rooms: weakref.WeakSet[Room] = weakref.WeakSet()  # in which arrays of all its processes may lie
-        self.block: int | None = None  # of common memory, for one collective at a time
-        self.turn = Handle()  # ends when the last collective so far that uses common memory has ended
-        self.turn.end()
-        self._take_block()
+        self.common: Common | None = None
+        self._use_common_memory()
 
     # -- what collectives are made of --
 
@@ -136,15 +138,16 @@ class SocketEngine(Engine):
     def reduced_as(self, dtype: np.dtype) -> np.dtype:
         return _FLOAT32 if dtype.itemsize == 2 and dtype.kind in "fV" else dtype  # halves are rounded once
 
-    def all_reduce(self, buffer: Any, op: str) -> Running:
+    def all_reduce(self, buffer: Any, op: str, divisor: int = 1) -> Running:
         flat = buffer.reshape(-1)
-        if flat.nbytes > _SMALL and self._has_common_memory():
-            return self._start(self._in_common_memory, flat, op)
-        if flat.nbytes > _SMALL:
-            return self._start(self._around, flat, _OPS[op])
-        return self._start(self._each_to_each if self.size <= _FEW else self._up_and_down, flat, _OPS[op])
+        if flat.nbytes > LEAST and self.common is not None:
+            pieces = self.common.reduce(flat, op, divisor)
+            return self._start(self._in_common_memory, pieces, self._around, flat, _OPS[op], divisor)
+        if flat.nbytes > LEAST:
+            return self._start(self._around, flat, _OPS[op], divisor)
+        return self._start(self._each_to_each if self.size <= _FEW else self._up_and_down, flat, _OPS[op], divisor)
 
-    def _each_to_each(self, key: Key, flat: Any, op: Any) -> Steps:
+    def _each_to_each(self, key: Key, flat: Any, op: Any, divisor: int) -> Steps:
         """All processes reduce all arrays, in the order of ranks."""
         every = np.empty((self.size, flat.size), flat.dtype)
         every[self.rank] = flat
@@ -155,25 +158,29 @@ class SocketEngine(Engine):
         flat[...] = every[0]
         for row in every[1:]:
             op(flat, row)
+        divide(flat, divisor)
 
-    def _up_and_down(self, key: Key, flat: Any, op: Any) -> Steps:
+    def _up_and_down(self, key: Key, flat: Any, op: Any, divisor: int) -> Steps:
         yield from self._up(key, flat, op, 0, 0)
+        if not self.rank:
+            divide(flat, divisor)
         yield from self._down(key, _bytes(flat), 0, 1)
 
-    def _around(self, key: Key, flat: Any, op: Any) -> Steps:
+    def _around(self, key: Key, flat: Any, op: Any, divisor: int) -> Steps:
         """A ring for each block; in all processes a part's sum is that of one process."""
         length = max(1, _SEGMENT * self.size // flat.itemsize)
         starts = range(0, flat.size, length)
-        blocks = (self._ring(key, n, flat[k : k + length], op) for n, k in enumerate(starts, 1))
+        blocks = (self._ring(key, n, flat[k : k + length], op, divisor) for n, k in enumerate(starts, 1))
         yield from self._several(blocks, key)
 
-    def _ring(self, key: Key, number: int, flat: Any, op: Any) -> Steps:
+    def _ring(self, key: Key, number: int, flat: Any, op: Any, divisor: int) -> Steps:
         size, rank = self.size, self.rank
         first = number * 2 * size  # of the numbers of its messages
         parts = [flat[cut] for cut in _cuts(flat.size, size)]
         # whole parts come when this process's own have been received, so that their places are free
         whole = [self._receive(rank - 1, key, first + size + k, _bytes(parts[(rank - k) % size])) for k in range(size - 1)]
         yield from self._sums(key, first, parts, op)
+        divide(parts[(rank + 1) % size], divisor)
         for k in range(size - 1):
             if k:
                 yield whole[k - 1]
@@ -198,44 +205,32 @@ class SocketEngine(Engine):
             op(part, mine)
             yield sent
 
-    def _has_common_memory(self) -> bool:
-        """Whether all processes are on one machine: all of them know it."""
-        blocks = self.mesh.blocks
-        return blocks is not None and all(rank in blocks.room.rows for rank in self.ranks)
+    # -- common memory --
 
     def share_memory(self, tell: Callable[[str], list[str]]) -> None:
         """Have memory in common with the processes of this machine.  All processes call it."""
         room = met(tell, self.ranks, self.mesh.rank, BLOCK * BLOCKS)
         if room is not None:
             self.mesh.blocks = Blocks(room)
-            self._take_block()
+            self._use_common_memory()
 
-    def _take_block(self) -> None:
-        if self._has_common_memory():
-            assert self.mesh.blocks is not None
-            self.block = self.mesh.blocks.take()
+    def _use_common_memory(self) -> None:
+        """Where all processes are on one machine: all of them know it."""
+        blocks = self.mesh.blocks
+        if blocks is not None and all(rank in blocks.room.rows for rank in self.ranks):
+            self.common = Common(blocks, self.ranks, self.rank, Handle)
 
     def room(self, tell: Callable[[str], list[str]], nbytes: int) -> Room | None:
-        if not self._has_common_memory():
+        if self.common is None:
             return None
         room = met(tell, self.ranks, self.mesh.rank, nbytes)
         if room is not None:
-            self.rooms.add(room)
+            self.common.rooms.add(room)
         return room
 
-    def _in_common_memory(self, key: Key, flat: Any, op: str) -> Steps:
-        before, mine = self.turn, Handle()
-        self.turn = mine
-        try:
-            if not before.done:
-                yield before
-            room = next((room for room in self.rooms if room.offset_of(flat) is not None), None)
-            yield from summed(
-                self.mesh.blocks, self.block, self.ranks, self.rank, flat, _UFUNCS[op], self._exchange_of(key), room,
-                lambda: self._around(key, flat, _OPS[op]), self._check_bytes,
-            )  # fmt: skip
-        finally:
-            mine.end()
+    def _in_common_memory(self, key: Key, pieces: Pieces, otherwise: Callable[..., Steps], *arguments: Any) -> Steps:
+        assert self.common is not None
+        return self.common.run(pieces, self._exchange_of(key), lambda: otherwise(key, *arguments))  # type: ignore[return-value]
 
     def _exchange_of(self, key: Key) -> Callable[[np.ndarray, np.ndarray], Steps]:
         """What tells all processes a few words, in a collective."""
@@ -251,20 +246,21 @@ class SocketEngine(Engine):
 
         return exchange
 
-    def _check_bytes(self, sizes: np.ndarray) -> None:
-        for k, size in enumerate(sizes.tolist()):
-            if size != sizes[self.rank]:
-                raise MisfitError(f"rank {self.ranks[k]} has given {size} bytes where {sizes[self.rank]} are expected")
+    def reduce(self, buffer: Any, op: str, root: int, divisor: int = 1) -> Running:
+        flat = buffer.reshape(-1)
+        if flat.nbytes > LEAST and self.common is not None:
+            pieces = self.common.reduce(flat, op, divisor, root)
+            return self._start(self._in_common_memory, pieces, self._reduced, flat, _OPS[op], root, divisor)
+        return self._start(self._reduced, flat, _OPS[op], root, divisor)
 
-    def reduce(self, buffer: Any, op: str, root: int) -> Running:
-        return self._start(self._reduced, buffer.reshape(-1), _OPS[op], root)
-
-    def _reduced(self, key: Key, flat: Any, op: Any, root: int) -> Steps:
+    def _reduced(self, key: Key, flat: Any, op: Any, root: int, divisor: int) -> Steps:
         if self.rank != root:
             flat = flat.copy()
         length = max(1, _SEGMENT // flat.itemsize)
         starts = range(0, flat.size, length)
         yield from self._several((self._up(key, flat[k : k + length], op, root, n) for n, k in enumerate(starts)), key)
+        if self.rank == root:
+            divide(flat, divisor)
 
     def _up(self, key: Key, flat: Any, op: Any, root: int, part: int) -> Steps:
         """Sums along a binomial tree."""
@@ -281,16 +277,21 @@ class SocketEngine(Engine):
                 op(flat, room)
             step *= 2
 
-    def reduce_scatter(self, source: Any, target: Any, op: str) -> Running:
-        return self._start(self._scattered, source.reshape(self.size, -1), target.reshape(-1), _OPS[op])
+    def reduce_scatter(self, source: Any, target: Any, op: str, divisor: int = 1) -> Running:
+        arguments = source.reshape(self.size, -1), target.reshape(-1), _OPS[op], divisor
+        if source.nbytes > LEAST and self.common is not None:
+            pieces = self.common.reduce_scatter(source, arguments[1], op, divisor)
+            return self._start(self._in_common_memory, pieces, self._scattered, *arguments)
+        return self._start(self._scattered, *arguments)
 
-    def _scattered(self, key: Key, source: Any, target: Any, op: Any) -> Steps:
+    def _scattered(self, key: Key, source: Any, target: Any, op: Any, divisor: int) -> Steps:
         length = max(1, _SEGMENT // target.itemsize)
         starts = range(0, target.size, length)
         blocks = (
             self._block(key, n * self.size, source[:, k : k + length], target[k : k + length], op) for n, k in enumerate(starts)
         )
         yield from self._several(blocks, key)
+        divide(target, divisor)
 
     def _block(self, key: Key, first: int, source: Any, target: Any, op: Any) -> Steps:
         rows = [np.array(source[(k - 1) % self.size]) for k in range(self.size)]  # the ring ends at the part of the next one
@@ -300,6 +301,9 @@ class SocketEngine(Engine):
     # -- movements --
 
     def broadcast(self, buffer: Any, root: int) -> Running:
+        if buffer.nbytes > LEAST and self.common is not None:
+            pieces = self.common.broadcast(buffer.reshape(-1), root)
+            return self._start(self._in_common_memory, pieces, self._broadcast, buffer, root)
         return self._start(self._broadcast, buffer, root)
 
     def _broadcast(self, key: Key, buffer: Any, root: int) -> Steps:
@@ -321,7 +325,11 @@ class SocketEngine(Engine):
         yield from sends
 
     def all_gather(self, source: Any, target: Any) -> Running:
-        return self._start(self._all_gathered, source, target.reshape(self.size, -1))
+        rows = target.reshape(self.size, -1)
+        if source.nbytes > LEAST and self.common is not None:
+            pieces = self.common.all_gather(source.reshape(-1), target)
+            return self._start(self._in_common_memory, pieces, self._all_gathered, source, rows)
+        return self._start(self._all_gathered, source, rows)
 
     def _all_gathered(self, key: Key, source: Any, target: Any) -> Steps:
         target[self.rank] = source.reshape(-1)
@@ -409,9 +417,8 @@ class SocketEngine(Engine):
         os._exit(status)
 
     def close(self) -> None:
-        if self.block is not None and self.mesh.blocks is not None:
-            self.mesh.blocks.give_back(self.block)
-            self.block = None
+        if self.common is not None:
+            self.common.close()
         self.mesh.users -= 1
         if not self.mesh.users:
             self.mesh.leave()

@@ -86,7 +86,7 @@ class Work:
         return True
 
     def _wait(self, seconds: float) -> None:
-        for _ in range(_SPINS):
+        for _ in range(0 if self._engine.goes_on else _SPINS):
             if self._test():
                 return
         end = time.monotonic() + seconds

@@ -12,6 +12,7 @@ from dynagraph.torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from dynagraph.torch.distributed.algorithms.join import Join
 from dynagraph.torch.distributed.optim import ZeroRedundancyOptimizer
 from dynagraph.torch.nn.parallel import DistributedDataParallel
+from dynagraph.torch.nn.parallel.distributed import _MixedPrecision
 from tests.torch.data_parallel.common import adam, alone, data, distance, loss_of, mine, model, raises, train
 
 OPTIONS: list[dict[str, Any]] = [
@@ -48,6 +49,12 @@ def buckets_follow_the_order_of_arrival() -> None:
     ddp(torch.ones(2, 4)).sum().backward()
     after = [bucket.numbers for bucket in ddp.reducer.buckets]
     assert before == [[3], [2], [1], [0]] and sorted(after[0] + after[1]) == [0, 1], (before, after)
+    wide = nn.Sequential(nn.Linear(512, 1024), nn.Linear(1024, 512)).double()  # of 4 MiB, and biases
+    found = [bucket.numbers for bucket in DistributedDataParallel(wide, bucket_cap_mb=4).reducer.buckets]
+    assert found == [[3, 2], [1, 0]], found
+    ddp = DistributedDataParallel(wide, bucket_cap_mb=4, gradient_as_bucket_view=True)
+    ddp.reducer._build([2, 3, 0, 1])  # as they come: the last bias is no bucket of its own
+    assert [bucket.numbers for bucket in ddp.reducer.buckets] == [[2], [3, 0, 1]]
 
 
 def gradients_add_up_in_no_sync() -> None:
@@ -144,6 +151,9 @@ def inputs_may_be_uneven() -> None:
                 for r in active:
                     (loss_of(expected, x[r::ranks], y[r::ranks]) / (ranks if by_all else len(active))).backward()
                 optimizer.step()
+            assert distance(module, expected) < 1e-12
+            train(ddp, torch.optim.SGD(ddp.parameters(), lr=0.1), batches[:3])  # divided by all ranks again
+            train(expected, torch.optim.SGD(expected.parameters(), lr=0.1), whole[:3])
             assert distance(module, expected) < 1e-12
     raises(RuntimeError, "exhausted", lambda: _early(batches[: counts[rank]]))
 
@@ -282,9 +292,38 @@ def compiled_steps() -> None:
                 compiled(x, y)
         assert distance(module, expected) < limit, (options, hook, distance(module, expected))
         graph = str(compiled.last_graph)
-        sent = sum(graph.count(f"call={name}(") for name in ("started", "started_in", "started_where_it_lies", "exchanged"))
+        sent = sum(graph.count(f"call={name}(") for name in ("started", "started_where_it_lies", "exchanged"))
         assert sent == messages, (options, hook, sent)
         assert "_params_0__array" in graph.splitlines()[-1], (options, hook)
+        if "gradient_as_bucket_view" in options:  # no memory is new but the loss's
+            assert compiled.last_graph.into.count(None) == 1, graph
+
+
+def halves() -> None:
+    """Gradients of bfloat16 are added up in float32, divided there and rounded once, as views of buckets and in programs, too."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    x = (torch.arange(64.0).reshape(4, 16) / 64 + rank).to(torch.bfloat16)
+    for dtype in (torch.bfloat16, torch.float16):
+        alone = nn.Linear(16, 3000).to(dtype)
+        with torch.no_grad():
+            alone.weight.copy_(torch.arange(48000.0).reshape(3000, 16) % 5 / 5)
+        every = [torch.zeros(3000, 16, dtype=dtype) for _ in range(ranks)]
+        alone(x.to(dtype)).sum().backward()
+        dist.all_gather(every, alone.weight.grad)
+        mean = (sum(grad.float() for grad in every) / ranks).to(dtype)
+        for as_views in (False, True):
+            for compiles in (False, True):
+                module = nn.Linear(16, 3000).to(dtype)
+                ddp = DistributedDataParallel(module, gradient_as_bucket_view=as_views)
+
+                def step(x: Any, ddp: Any = ddp) -> None:
+                    ddp.zero_grad()
+                    ddp(x).sum().backward()
+
+                step = dg.compile(step, mode="max") if compiles else step
+                for _ in range(3):
+                    step(x.to(dtype))
+                    assert module.weight.grad.dtype is dtype and torch.equal(module.weight.grad, mean), (dtype, as_views, compiles)
 
 
 def compiled_steps_with_unused_parameters() -> None:
@@ -311,7 +350,7 @@ def compiled_steps_with_unused_parameters() -> None:
             assert torch.allclose(a, b, atol=1e-6) and (a.grad is None) == (b.grad is None), turn
             assert a.grad is None or torch.allclose(a.grad, b.grad, atol=1e-6), turn
     graph = str(compiled.last_graph)
-    assert "where" in graph and graph.count("call=started_in(") == len(ddp.reducer.buckets), graph
+    assert "where" in graph and graph.count("call=started_where_it_lies(") == len(ddp.reducer.buckets), graph
 
 
 def hooks_that_break_programs() -> None:
@@ -347,7 +386,7 @@ def what_does_not_fit() -> None:
     text = "with sizes [1, 3] appears not to match sizes of the same param in process 0"
     raises(RuntimeError, text, lambda: DistributedDataParallel(nn.Linear(3 if last else 2, 1)))
     raises(RuntimeError, "inconsistent", lambda: DistributedDataParallel(nn.Linear(2, 1, bias=last)))
-    raises(NotImplementedError, "mixed_precision", lambda: DistributedDataParallel(nn.Linear(2, 1), mixed_precision=1))
+    raises(TypeError, "mixed_precision must be", lambda: DistributedDataParallel(nn.Linear(2, 1), mixed_precision=1))
 
 
 def gradients_written_into_buckets() -> None:
@@ -375,10 +414,66 @@ def gradients_written_into_buckets() -> None:
         assert all(torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b for a, b in zip(*found)), options
 
 
+def mixed_precision() -> None:
+    """Computed and exchanged in other dtypes, with parameters, gradients and optimizer in their own."""
+    low = torch.bfloat16
+
+    class Layers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.first, self.second = nn.Linear(6, 16), nn.Linear(16, 3)
+            self.register_buffer("shift", torch.ones(16) / 3)
+            self.seen: list[Any] = []
+
+        def forward(self, x: Any, y: Any) -> Any:
+            hidden = (self.first(x) + self.shift).tanh()
+            self.seen += [x.dtype, self.first.weight.dtype, self.shift.dtype, hidden.dtype]
+            return nn.functional.mse_loss(self.second(hidden), y)
+
+    batches = [(x.float(), y.float()) for x, y in data(8)]
+    own = [(x.float(), y.float()) for x, y in mine(data(8))]
+    expected = Layers()
+    train_losses(expected, batches, lambda module, x, y: module(x, y))
+    for reduce_dtype, compiles in ((None, False), (torch.float32, False), (torch.float32, True), (None, True)):
+        module = Layers()
+        policy = _MixedPrecision(low, reduce_dtype, low)
+        ddp = DistributedDataParallel(module, mixed_precision=policy, gradient_as_bucket_view=compiles, bucket_cap_mb=0.0005)
+        assert module.shift.dtype is low and module.first.weight.dtype is torch.float32
+        train_losses(ddp, own, lambda module, x, y: module(x, y), compiles)
+        assert set(module.seen) <= {low} or compiles, module.seen
+        for parameter in module.parameters():
+            assert parameter.dtype is torch.float32 and parameter.grad.dtype is torch.float32
+            if reduce_dtype is None:  # the average has been rounded
+                assert torch.equal(parameter.grad, parameter.grad.to(low).float())
+        pairs = zip(module.parameters(), expected.parameters())
+        assert max(float((a - b).abs().max()) for a, b in pairs) < 5e-3, (reduce_dtype, compiles)
+        raises(RuntimeError, "only be called once", lambda ddp=ddp: ddp.register_comm_hook(None, default_hooks.allreduce_hook))
+    exact, module = Layers(), Layers()  # only exchanged in another dtype
+    train_losses(exact, batches, lambda module, x, y: module(x, y))
+    ddp = DistributedDataParallel(module, mixed_precision=_MixedPrecision(reduce_dtype=torch.float64))
+    train_losses(ddp, own, lambda module, x, y: module(x, y))
+    assert distance(module, exact) < 1e-6
+
+
+def train_losses(module: Any, batches: Any, loss: Any, compiles: bool = False) -> None:
+    """Steps of SGD."""
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+
+    def step(x: Any, y: Any) -> None:
+        optimizer.zero_grad()
+        loss(module, x, y).backward()
+        optimizer.step()
+
+    step = dg.compile(step, mode="max") if compiles else step
+    for x, y in batches:
+        step(x, y)
+
+
 CHECKS = [
     equals_one_process, gradients_written_into_buckets, buckets_follow_the_order_of_arrival, gradients_add_up_in_no_sync,
     unused_parameters_are_named,
     unused_parameters_are_found, inputs_may_be_uneven, uneven_inputs_with_divided_optimizer,
-    buffers_are_those_of_the_first_rank, batch_norm_over_ranks, hooks_of_communication, compiled_steps,
+    buffers_are_those_of_the_first_rank, batch_norm_over_ranks, halves, mixed_precision, hooks_of_communication, compiled_steps,
     compiled_steps_with_unused_parameters, hooks_that_break_programs, what_does_not_fit,
 ]  # fmt: skip

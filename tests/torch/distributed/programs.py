@@ -6,6 +6,7 @@ Without mpiexec they are connected by sockets: MASTER_ADDR, MASTER_PORT, RANK an
 from __future__ import annotations
 
 import datetime
+import os
 import sys
 import warnings
 from typing import Any
@@ -220,7 +221,60 @@ def works_of_compiled_code(r: int, w: int) -> None:
     assert "nothing waits for it" in reason
 
 
+def exchanges_in_common_memory(r: int, w: int) -> None:
+    """Large tensors of ranks on one machine: several at once, waited for in any order, on several groups."""
+    engine: Any = dist.distributed_c10d._get_default_group()._engine
+    assert engine.common is not None or not os.path.exists("/proc/self/fd")
+    other = dist.new_group(list(range(w)))
+    n, sums = 1_300_000, w * (w + 1) / 2
+    for turn in range(3):
+        a, b, c, d, halves = (torch.full((n,), r + 1.0) for _ in range(5))
+        halves = halves.to(torch.bfloat16)
+        rows, part = torch.zeros(w, 10_000), torch.zeros(9000)
+        works: list[Any] = [
+            dist.all_reduce(a, async_op=True),
+            dist.all_reduce(b, op=dist.ReduceOp.AVG, group=other, async_op=True),
+            dist.broadcast(c, 1, async_op=True),
+            dist.reduce(d, 1, op=dist.ReduceOp.AVG, async_op=True),
+            dist.all_gather_into_tensor(rows, torch.full((10_000,), r + 1.0), other, async_op=True),
+            dist.all_reduce(halves, op=dist.ReduceOp.MAX, async_op=True),
+            dist.reduce_scatter_tensor(part, torch.arange(w * 9000.0), op=dist.ReduceOp.AVG, async_op=True),
+        ]
+        for work in works[:: -1 if (r + turn) % 2 else 1]:
+            work.wait()
+        assert bool((a == sums).all()) and bool((b - sums / w).abs().max() < 1e-6) and bool((c == 2).all())
+        assert bool((d - (sums / w if r == 1 else r + 1)).abs().max() < 1e-6)
+        assert bool((halves == w).all()) and torch.equal(rows, torch.arange(1.0, w + 1).reshape(w, 1).expand(w, 10_000))
+        assert torch.allclose(part, torch.arange(9000.0) + 9000 * r)
+        work = dist.all_reduce(a, async_op=True)
+        if r == 0:
+            work.wait()
+        late = dist.new_group(list(range(w)))  # waits for all ranks, one of which waits for what is under way
+        work.wait()
+        assert bool((a == w * sums).all())
+        dist.destroy_process_group(late)
+    if engine.common is not None:
+        with pytest.raises(dist.DistBackendError, match=r"rank \d has given \d+ bytes where \d+ are expected"):
+            dist.all_reduce(torch.ones(20_000 + 10_000 * min(r, 1)))
+        dist.all_reduce(a.fill_(1.0))  # what failed before holds nothing up
+        assert bool((a == w).all())
+        if r == 1:
+            other._engine.common.close()  # as where there are more groups than blocks: messages serve
+        a, b, c = (torch.full((n,), r + 1.0) for _ in range(3))
+        part, rows = torch.zeros(9000), torch.zeros(w, 9000)
+        dist.all_reduce(a, op=dist.ReduceOp.AVG, group=other)
+        dist.broadcast(b, 1, group=other)
+        dist.reduce(c, 1, op=dist.ReduceOp.AVG, group=other)
+        dist.reduce_scatter_tensor(part, torch.arange(w * 9000.0), op=dist.ReduceOp.AVG, group=other)
+        dist.all_gather_into_tensor(rows, part, group=other)
+        assert bool((a - sums / w).abs().max() < 1e-6) and bool((b == 2).all())
+        assert bool((c - (sums / w if r == 1 else r + 1)).abs().max() < 1e-6)
+        assert torch.allclose(rows.reshape(-1), torch.arange(w * 9000.0))
+    dist.barrier()
+
+
 PROGRAMS = (
+    exchanges_in_common_memory,
     mistakes, shapes_that_differ, ranks_that_do_not_come, outside_of_a_group, views_with_gaps, saved_values_that_were_reduced,
     compiled_collectives, compiled_training_step, checks_come_before_collectives, works_of_compiled_code,
 )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import os
 import signal
 import subprocess
 import sys
@@ -71,6 +72,40 @@ def test_a_rank_that_fails_ends_all(failure: str, status: int, text: str, tmp_pa
     assert ended.returncode == status and text in ended.stderr and "[rank0]" not in ended.stderr
     if text:
         assert '[rank1]:   File "' + str(script) in ended.stderr
+
+
+KILLED = """
+import os, signal, threading
+from dynagraph import torch
+from dynagraph.torch import distributed as dist
+
+dist.init_process_group()
+x = torch.ones(3_000_000)
+dist.all_reduce(x)
+with open("/proc/self/maps") as file:
+    print(*{line.split()[-2] for line in file if "memfd:dynagraph" in line and "kernel" not in line}, flush=True)
+if dist.get_rank() == 1:
+    threading.Timer(SECONDS, os.kill, (os.getpid(), signal.SIGKILL)).start()
+while True:
+    dist.all_reduce(x)
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="common memory is found by /proc")
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("seconds", [0.0, 0.05, 0.3])
+def test_a_rank_that_is_killed_in_a_sum_leaves_no_memory(engine: str, seconds: float, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(KILLED.replace("SECONDS", str(seconds)))
+    if engine == "mpi":
+        ended = by_mpiexec(2, [str(script)])
+        assert ended.returncode
+        out = ended.stdout
+    else:
+        (code, out, errors), (killed, _, _) = outputs(by_hand(2, [str(script)]))
+        assert code == 1 and killed == -signal.SIGKILL and "DistBackendError" in errors and "rank 1 was killed" in errors
+    assert "memfd:dynagraph" in out  # a file that has no name: it is gone with the processes
+    assert not [name for name in os.listdir("/dev/shm") if "dynagraph" in name]
 
 
 def test_processes_that_mpiexec_has_not_started() -> None:

@@ -62,7 +62,7 @@ def neighbours(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     memory = rows(request.param, 4 << 16)
     for rank, engine in enumerate(made):
         engine.mesh.blocks = Blocks(Room(7, memory, rank))
-        engine._take_block()
+        engine._use_common_memory()
     yield made
     for engine in made:
         engine.close()
@@ -74,7 +74,7 @@ def placed(engines: Sequence[SocketEngine], size: int) -> list[np.ndarray]:
     memory, arrays = rows(len(engines), 8 * size + 1024), []
     for rank, engine in enumerate(engines):
         room = Room(11, memory, rank)
-        engine.rooms.add(room)
+        engine.common.rooms.add(room)
         engine.kept = room  # type: ignore[attr-defined]
         arrays.append(memory[rank][64 * rank :][: 4 * size].view(np.float32))
         arrays[-1][...] = given(len(engines), size)[rank]
@@ -90,15 +90,71 @@ def test_sums_in_common_memory(neighbours: list[SocketEngine], where: str, size:
         arrays = given(count, size) if where in ("blocks", "a rank without a block") else placed(neighbours, size)
         if where == "some in a room":
             arrays[1] = arrays[1].copy()
-        if where == "a rank without a block" and neighbours[1].block is not None:
-            neighbours[1].mesh.blocks.give_back(neighbours[1].block)  # type: ignore[union-attr]
-            neighbours[1].block = None
+        if where == "a rank without a block":
+            neighbours[1].common.close()  # type: ignore[union-attr]
         others = given(count, 20_000)  # begins before the first one has ended
         requests = [e.all_reduce(x, op) for e, x in zip(neighbours, arrays)]
         requests += [e.all_reduce(x, "SUM") for e, x in zip(neighbours, others)]
         end(requests)
         assert all(np.array_equal(x, expected) for x in arrays)
         assert all(np.array_equal(x, sum(given(count, 20_000))) for x in others)
+
+
+@pytest.mark.parametrize("size", [5001, 40_000])
+@pytest.mark.parametrize("where", ["blocks", "room", "some in a room"])
+def test_other_collectives_in_common_memory(neighbours: list[SocketEngine], where: str, size: int) -> None:
+    count = len(neighbours)
+    size -= size % count
+
+    def sources() -> list[np.ndarray]:
+        arrays = given(count, size) if where == "blocks" else placed(neighbours, size)
+        if where == "some in a room":
+            arrays[1] = arrays[1].copy()
+        return arrays
+
+    whole = np.concatenate(given(count, size))
+    for by in (1, count):
+        totals = (sum(given(count, size)) / np.float32(by)).reshape(count, -1)
+        arrays, targets = sources(), [np.empty(size // count, np.float32) for _ in range(count)]
+        end([e.reduce_scatter(x, target, "SUM", by) for e, x, target in zip(neighbours, arrays, targets)])
+        assert all(np.allclose(target, row, rtol=1e-6) for target, row in zip(targets, totals))
+        assert all(np.array_equal(x, y) for x, y in zip(arrays, given(count, size)))
+        arrays = sources()
+        parts = [x.reshape(count, -1)[e.rank] for e, x in zip(neighbours, arrays)]  # of the sources themselves
+        end([e.reduce_scatter(x, part, "SUM", by) for e, x, part in zip(neighbours, arrays, parts)])
+        assert all(np.allclose(part, row, rtol=1e-6) for part, row in zip(parts, totals))
+        arrays = sources()
+        end([e.all_reduce(x, "SUM", by) for e, x in zip(neighbours, arrays)])
+        assert all(np.allclose(x, totals.reshape(-1), rtol=1e-6) and np.array_equal(x, arrays[0]) for x in arrays)
+        arrays = sources()
+        end([e.reduce(x, "SUM", 1, by) for e, x in zip(neighbours, arrays)])
+        assert np.allclose(arrays[1], totals.reshape(-1), rtol=1e-6)
+        assert all(np.array_equal(x, y) for k, (x, y) in enumerate(zip(arrays, given(count, size))) if k != 1)
+    arrays, targets = sources(), [np.empty(count * size, np.float32) for _ in range(count)]
+    end([e.all_gather(x, target) for e, x, target in zip(neighbours, arrays, targets)])
+    assert all(np.array_equal(target, whole) for target in targets)
+    for root in range(count):
+        arrays = sources()
+        requests = [e.broadcast(x, root) for e, x in zip(neighbours, arrays)]
+        end(requests)
+        assert all(np.array_equal(x, given(count, size)[root]) for x in arrays)
+
+
+@pytest.mark.parametrize("by", [2, 3])
+def test_sums_are_divided_where_they_are_made(engines: list[SocketEngine], by: int) -> None:
+    count = len(engines)
+    for size in SIZES:
+        expected = sum(given(count, size)) / np.float32(by)
+        arrays = given(count, size)
+        end([e.all_reduce(x, "SUM", by) for e, x in zip(engines, arrays)])
+        assert all(np.allclose(x, expected, rtol=1e-6) and np.array_equal(x, arrays[0]) for x in arrays)
+        arrays = given(count, size)
+        end([e.reduce(x, "SUM", 1, by) for e, x in zip(engines, arrays)])
+        assert np.allclose(arrays[1], expected, rtol=1e-6) and np.array_equal(arrays[0], given(count, size)[0])
+        if size % count == 0:
+            parts = [np.empty(size // count, np.float32) for _ in engines]
+            end([e.reduce_scatter(x, part, "SUM", by) for e, x, part in zip(engines, given(count, size), parts)])
+            assert np.allclose(np.concatenate(parts), expected, rtol=1e-6)
 
 
 def test_misfits_and_losses_in_common_memory(neighbours: list[SocketEngine]) -> None:
@@ -128,7 +184,7 @@ def share_nothing_by_name(rank: int, method: str) -> None:
         (line,) = [line for line in file if "memfd:dynagraph" in line]
     assert "(deleted)" in line
     pair = dist.new_group([0, 1])
-    assert pair._engine.block is not None and pair._engine.block != engine.block
+    assert pair._engine.common.block is not None and pair._engine.common.block != engine.common.block
     halves = torch.full((10**5,), rank + 1.0, dtype=torch.bfloat16)
     dist.all_reduce(halves, group=pair)
     assert bool((halves == 3).all())

@@ -43,6 +43,7 @@ class Joinable(ABC):
     @abstractmethod
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._join_config = _JoinConfig.construct_disabled_join_config()
+        self._active_ranks = 0  # how many have inputs in this turn, where this one has none
         super().__init__(*args, **kwargs)
 
     @abstractmethod
@@ -90,10 +91,12 @@ class Join:
         if not self._enable or kind is not None:
             return
         turns, is_last = 0, True
-        while self._others():
+        while others := self._others():
             if self._throw_on_early_termination:
                 dist.all_reduce(_torch["ones"](1, device=self._device), group=self._process_group)
                 raise RuntimeError(f"Rank {self._rank} exhausted all inputs.")
+            for each in self._joinables:
+                each._active_ranks = others
             for hook in self._join_hooks:
                 hook.main_hook()
             is_last = False

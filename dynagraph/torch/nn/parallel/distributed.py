@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,14 +14,34 @@ from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.grad_mode import is_grad_enabled
 from dynagraph.torch.core.parameter import is_lazy
 from dynagraph.torch.core.tensor import Tensor
+from dynagraph.torch.distributed.algorithms.ddp_comm_hooks.default_hooks import compressed
 from dynagraph.torch.distributed.algorithms.join import Join, Joinable, JoinHook
 from dynagraph.torch.distributed.buckets import GradBucket, limits_of
 from dynagraph.torch.distributed.reducer import Reducer, broadcast_coalesced, first_of
+from dynagraph.torch.func.functional_call import functional_call
 from dynagraph.torch.functions.common import NAMESPACES
 from dynagraph.torch.nn.modules.module import Module
 from dynagraph.torch.nn.parallel.scatter_gather import scatter_kwargs
+from dynagraph.torch.utils._pytree import tree_map
 
 _torch = NAMESPACES["torch"]
+
+
+@dataclasses.dataclass
+class _MixedPrecision:
+    """What DistributedDataParallel computes in: dtypes, or None for those of the module.
+
+    param_dtype: of parameters and inputs in forward and backward; parameters and their gradients themselves keep their dtype.
+    reduce_dtype: in which gradients are exchanged, `param_dtype` by default.  buffer_dtype: of buffers.
+    """
+
+    param_dtype: Any = None
+    reduce_dtype: Any = None
+    buffer_dtype: Any = None
+
+
+def _cast(dtype: Any, values: Any) -> Any:
+    return tree_map(lambda v: v.to(dtype) if isinstance(v, Tensor) and v.is_floating_point() else v, values)
 
 
 def _tensors_of(value: Any) -> Iterator[Tensor]:
@@ -51,6 +72,8 @@ class _DDPJoinHook(JoinHook):
             ddp._sync_buffers(has_inputs=False)
         syncs = ddp.require_forward_param_sync = ddp._some_rank_syncs(False)
         if syncs:
+            by_all = ddp._divide_by_initial_world_size or not ddp._join_config.is_first_joinable
+            ddp._divide_by(ddp.reducer.ranks if by_all else ddp._active_ranks)
             ddp.reducer.answer()
 
     def post_hook(self, is_last_joiner: bool) -> None:
@@ -67,6 +90,7 @@ class DistributedDataParallel(Module, Joinable):
     static_graph: the same parameters get gradients in all iterations, each as often; what the first one shows holds.
     gradient_as_bucket_view: ``grad`` is a part of a bucket, which saves a copy and memory.  init_sync: False leaves the parameters
     as they are.  device_ids: one GPU to which inputs are moved.  device_mesh: a mesh of one dimension, in place of a group.
+    mixed_precision: in which dtypes it computes and exchanges gradients (`_MixedPrecision`).
     """
 
     def __init__(
@@ -81,11 +105,17 @@ class DistributedDataParallel(Module, Joinable):
         super().__init__()
         Joinable.__init__(self)
         for name, given in (
-            ("delay_all_reduce_named_params", delay_all_reduce_named_params), ("mixed_precision", mixed_precision),
+            ("delay_all_reduce_named_params", delay_all_reduce_named_params),
             ("param_to_hook_all_reduce", param_to_hook_all_reduce),
         ):  # fmt: skip
             if given is not None:
                 raise NotImplementedError(f"DistributedDataParallel: {name} is not supported")
+        if not isinstance(mixed_precision, _MixedPrecision | None):
+            raise TypeError(
+                "DistributedDataParallel: mixed_precision must be a torch.nn.parallel.distributed._MixedPrecision, or None, not "
+                f"{mixed_precision!r}"
+            )
+        self.mixed_precision = _MixedPrecision() if mixed_precision is None else mixed_precision
         if process_group is not None and device_mesh is not None:
             raise RuntimeError("Cannot specify both process_group and device_mesh arguments.")
         if device_mesh is not None:
@@ -109,6 +139,9 @@ class DistributedDataParallel(Module, Joinable):
         if init_sync:
             self._check_shapes()
             self._sync_states(first_of(process_group))
+        if self.mixed_precision.buffer_dtype is not None:
+            for buffer in self._buffers_of():
+                buffer.data = _cast(self.mixed_precision.buffer_dtype, buffer)
         self._make_reducer()
 
     def _check(self, device_ids: Any, output_device: Any) -> None:
@@ -152,6 +185,10 @@ class DistributedDataParallel(Module, Joinable):
             [p for _, p in named], [name for name, _ in named], self.process_group, self.bucket_limits,
             self.find_unused_parameters, self.gradient_as_bucket_view, self.static_graph,
         )  # fmt: skip
+        policy = self.mixed_precision
+        exchanged = policy.param_dtype if policy.reduce_dtype is None else policy.reduce_dtype
+        if exchanged is not None:
+            self.register_comm_hook(self.process_group, functools.partial(compressed, exchanged))
 
     def _check_shapes(self) -> None:
         """RuntimeError, on all ranks, where a rank has other parameters."""
@@ -207,7 +244,15 @@ class DistributedDataParallel(Module, Joinable):
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         inputs, kwargs = self._before_forward(inputs, kwargs)
-        return self._after_forward(self.module(*inputs, **kwargs))
+        return self._after_forward(self._called(inputs, kwargs))
+
+    def _called(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        dtype = self.mixed_precision.param_dtype
+        if dtype is None:
+            return self.module(*inputs, **kwargs)
+        ignored = self.parameters_to_ignore
+        cast = {name: _cast(dtype, p) for name, p in self.module.named_parameters() if name not in ignored}
+        return functional_call(self.module, cast, _cast(dtype, inputs), _cast(dtype, kwargs))
 
     def _before_forward(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         reducer = self.reducer
@@ -215,8 +260,9 @@ class DistributedDataParallel(Module, Joinable):
             raise reducer.unfinished()
         active = Join.notify_join_context(self)
         if active is not None:
-            reducer.divisor = reducer.ranks if self._divide_by_initial_world_size else active.active
             active.wait()
+        by_all = active is None or self._divide_by_initial_world_size
+        self._divide_by(reducer.ranks if by_all else active.active)
         if self._buffers_are_sent():
             self._sync_buffers()
         if self._join_config.enable:
@@ -225,6 +271,10 @@ class DistributedDataParallel(Module, Joinable):
             positional, named = scatter_kwargs(inputs, kwargs, self.device_ids, self.dim)
             return positional[0], named[0]
         return inputs, kwargs
+
+    def _divide_by(self, divisor: int) -> None:
+        if self.reducer.divisor != divisor:
+            self.reducer.divisor = divisor
 
     def _after_forward(self, output: Any) -> Any:
         if not is_grad_enabled():

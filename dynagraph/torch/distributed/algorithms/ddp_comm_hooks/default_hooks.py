@@ -15,8 +15,7 @@ Hook = Callable[[Any, GradBucket], Future[Tensor]]
 
 
 def _average(group: Any, tensor: Tensor) -> Future[Tensor]:
-    tensor.div_(dist.get_world_size(group))
-    work: Any = dist.all_reduce(tensor, group=group, async_op=True)
+    work: Any = dist.all_reduce(tensor, op=dist.ReduceOp.AVG, group=group, async_op=True)
     return work.get_future().then(lambda done: done.value()[0])
 
 
@@ -25,19 +24,20 @@ def allreduce_hook(process_group: Any, bucket: GradBucket) -> Future[Tensor]:
     return _average(process_group, bucket.buffer())
 
 
-def _compressed(dtype: dtypes.dtype, group: Any, bucket: GradBucket) -> Future[Tensor]:
+def compressed(dtype: dtypes.dtype, group: Any, bucket: GradBucket) -> Future[Tensor]:
+    """The average in another dtype."""
     buffer = bucket.buffer()
     return _average(group, buffer.to(dtype)).then(lambda done: buffer.copy_(done.value()))
 
 
 def fp16_compress_hook(process_group: Any, bucket: GradBucket) -> Future[Tensor]:
     """The average in float16: half the bytes of float32."""
-    return _compressed(dtypes.float16, process_group, bucket)
+    return compressed(dtypes.float16, process_group, bucket)
 
 
 def bf16_compress_hook(process_group: Any, bucket: GradBucket) -> Future[Tensor]:
     """The average in bfloat16: float32's range in half the bytes."""
-    return _compressed(dtypes.bfloat16, process_group, bucket)
+    return compressed(dtypes.bfloat16, process_group, bucket)
 
 
 def _wrapper(hook: Hook, dtype: dtypes.dtype) -> Hook:
