@@ -43,6 +43,7 @@ typedef struct {
     int64_t panel, outer, inner;
     int packed;  /* panel = width * terms, outer = 1, inner = width */
     int goes_on; /* the next block of terms lies DG_KC elements behind this one */
+    const T *after; /* what is read after the last panel */
 } SIDE;
 
 /* The panels of a batch element's operand lie by blocks of terms, then by panels: a block's panels are neighbours. */
@@ -151,7 +152,7 @@ static void NAME(three_rows)(const KERNEL *kernel, int64_t rows, int64_t columns
 static void NAME(tiles)(const KERNEL *kernel, int64_t height, int64_t rows, int64_t columns, int64_t k, const SIDE *a,
                         const SIDE *b, T *c, int64_t ldc, int accumulate)
 {
-    const int64_t mr = kernel->mr, nr = kernel->nr;
+    const int64_t mr = kernel->mr, nr = kernel->nr, share = k * 16 / (int64_t)sizeof(T), ahead = nr * (int64_t)sizeof(T) / 16;
     T edge[DG_MAX_MR * DG_MAX_NR];
     if (rows == 1) {
         NAME(row)(kernel, columns, k, a->at, a->inner, b, c, accumulate);
@@ -166,6 +167,7 @@ static void NAME(tiles)(const KERNEL *kernel, int64_t height, int64_t rows, int6
             const int64_t high = least(height, rows - i), wide = least(nr, columns - j);
             const int is_narrow = wide <= nr / 2, aside = wide < (is_narrow ? nr / 2 : nr);
             const T *left = a->at + i / height * a->panel, *right = b->at + j / nr * b->panel;
+            const T *next = j + nr < columns ? right + b->panel : b->after;
             T *tile = aside ? edge : c + i * ldc + j;
             const int64_t ld = aside ? nr : ldc;
             if (a->goes_on)
@@ -173,7 +175,7 @@ static void NAME(tiles)(const KERNEL *kernel, int64_t height, int64_t rows, int6
             if (is_narrow)
                 kernel->narrow(high, k, left, a->outer, a->inner, right, b->inner, tile, ld, accumulate && !aside);
             else if (a->packed && b->packed && high == mr)
-                kernel->micro(k, left, right, tile, ld, accumulate && !aside);
+                kernel->micro(k, left, right, tile, ld, accumulate && !aside, i < ahead * height ? next + i / height * share : right);
             else
                 kernel->direct(high, k, left, a->outer, a->inner, right, b->inner, tile, ld, accumulate && !aside);
             if (aside)
@@ -209,9 +211,9 @@ static SIDE NAME(right)(const PLAN *plan, int64_t batch, int64_t column, int64_t
     const int64_t nr = plan->kernel->nr, panels = blocks_of(plan->last_column - plan->first_column, nr);
     if (plan->shared_b)
         return (SIDE){NAME(panel)(plan, plan->shared_b, panels, nr, batch, start, (column - plan->first_column) / nr), nr * length,
-                      1, nr, 1, 0};
+                      1, nr, 1, 0, NAME(panel)(plan, plan->shared_b, panels, nr, batch, start + length < plan->last_term ? start + length : plan->first_term, (column - plan->first_column) / nr)};
     product->pack_b(product->b, plan->first_batch + batch, column, columns, start, length, nr, own);
-    return (SIDE){own, nr * length, 1, nr, 1, 0};
+    return (SIDE){own, nr * length, 1, nr, 1, 0, own};
 }
 
 /* Multiplies by the right operand where it lies, if it is not packed; gives for how many columns: without the last ones, which

@@ -36,14 +36,11 @@ enum { NAME(LANES) = BYTES / sizeof(T), NAME(NR) = 2 * NAME(LANES), NAME(MR) = 0
 #define TWO(X) X(0) X(1)
 #define THREE(X) TWO(X) X(2)
 #define FOUR(X) THREE(X) X(3)
-static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, int accumulate)
+static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, int accumulate, const T *next)
 {
+    enum { LINE = 64 / sizeof(T) };
+    const T *row = c;
     DG_ROWS(DECLARE)
-#define PREFETCH(i)                                                                                                   \
-    __builtin_prefetch(c + i * ldc, 1);                                                                               \
-    __builtin_prefetch(c + i * ldc + NAME(NR) - 1, 1); /* c is seldom aligned: the row's second line */
-    DG_ROWS(PREFETCH)
-#undef PREFETCH
 #define STEP(i)                                                                                                       \
     {                                                                                                                 \
         const T left = a[TERM * NAME(MR) + i];                                                                        \
@@ -60,6 +57,15 @@ static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, in
         EIGHT(ADD_TERM)
         a += (0 EIGHT(ONE)) * NAME(MR);
         b += (0 EIGHT(ONE)) * NAME(NR);
+        if (row < c + NAME(MR) * ldc) { /* c is seldom aligned: lines of both ends */
+            __builtin_prefetch(row, 1);
+            __builtin_prefetch(row + LANES, 1);
+            __builtin_prefetch(row + NAME(NR) - 1, 1);
+            row += ldc;
+        }
+        __builtin_prefetch(next, 0, 2);
+        __builtin_prefetch(next + LINE, 0, 2);
+        next += 2 * LINE;
     }
     for (; k > 0; --k) {
         ADD_TERM(0)
