@@ -244,7 +244,7 @@ static void NAME(multiply_panel)(const WORK *w, int64_t group, const SEGMENT *se
         for (int64_t r = 0; r < w->row_panels; ++r)
             NAME(dg_kernel).micro(end - start, filters + (r * w->terms + start) * w->mr, windows,
                 results + r * w->mr * w->nr, w->nr,
-                                  start > 0);
+                                  start > 0, windows);
     }
 }
 

@@ -20,6 +20,7 @@ enum {
     ALIGNED = 16,             /* elements: a cache line at least */
     FEW_ROWS = 2,             /* that are multiplied one by one */
     LONG_ROW = 2048,          /* bytes: shorter pieces of rows are read more slowly */
+    FETCHED = 16,             /* bytes that a kernel fetches of the next panel for each term */
     DIRECT = 112,             /* an operand that is multiplied with no more rows or columns than that is not worth packing */
 };
 

@@ -152,7 +152,8 @@ static void NAME(three_rows)(const KERNEL *kernel, int64_t rows, int64_t columns
 static void NAME(tiles)(const KERNEL *kernel, int64_t height, int64_t rows, int64_t columns, int64_t k, const SIDE *a,
                         const SIDE *b, T *c, int64_t ldc, int accumulate)
 {
-    const int64_t mr = kernel->mr, nr = kernel->nr, share = k * 16 / (int64_t)sizeof(T), ahead = nr * (int64_t)sizeof(T) / 16;
+    const int64_t mr = kernel->mr, nr = kernel->nr;
+    const int64_t share = k * FETCHED / (int64_t)sizeof(T), ahead = nr * (int64_t)sizeof(T) / FETCHED;
     T edge[DG_MAX_MR * DG_MAX_NR];
     if (rows == 1) {
         NAME(row)(kernel, columns, k, a->at, a->inner, b, c, accumulate);
@@ -175,7 +176,8 @@ static void NAME(tiles)(const KERNEL *kernel, int64_t height, int64_t rows, int6
             if (is_narrow)
                 kernel->narrow(high, k, left, a->outer, a->inner, right, b->inner, tile, ld, accumulate && !aside);
             else if (a->packed && b->packed && high == mr)
-                kernel->micro(k, left, right, tile, ld, accumulate && !aside, i < ahead * height ? next + i / height * share : right);
+                kernel->micro(k, left, right, tile, ld, accumulate && !aside,
+                              i < ahead * height ? next + i / height * share : right);
             else
                 kernel->direct(high, k, left, a->outer, a->inner, right, b->inner, tile, ld, accumulate && !aside);
             if (aside)
@@ -209,9 +211,12 @@ static SIDE NAME(right)(const PLAN *plan, int64_t batch, int64_t column, int64_t
 {
     const PRODUCT *product = plan->product;
     const int64_t nr = plan->kernel->nr, panels = blocks_of(plan->last_column - plan->first_column, nr);
-    if (plan->shared_b)
-        return (SIDE){NAME(panel)(plan, plan->shared_b, panels, nr, batch, start, (column - plan->first_column) / nr), nr * length,
-                      1, nr, 1, 0, NAME(panel)(plan, plan->shared_b, panels, nr, batch, start + length < plan->last_term ? start + length : plan->first_term, (column - plan->first_column) / nr)};
+    if (plan->shared_b) {
+        const int64_t panel = (column - plan->first_column) / nr;
+        const int64_t next = start + length < plan->last_term ? start + length : plan->first_term;
+        return (SIDE){NAME(panel)(plan, plan->shared_b, panels, nr, batch, start, panel), nr * length, 1, nr, 1, 0,
+                      NAME(panel)(plan, plan->shared_b, panels, nr, batch, next, panel)};
+    }
     product->pack_b(product->b, plan->first_batch + batch, column, columns, start, length, nr, own);
     return (SIDE){own, nr * length, 1, nr, 1, 0, own};
 }
@@ -465,12 +470,15 @@ static int64_t NAME(choose_chunks)(PLAN *plan, int64_t threads)
     const int64_t fewest = product->c ? least(k, DG_KC) : k; /* terms: without a result array, sums cannot wait */
     const int64_t half = fewest ? room / fewest / 2 : room;
     const int share_b = m > plan->rows && !plan->direct_b;
-    const int share_a = n > plan->columns && !plan->direct_a && rounded(m, mr) <= half;
+    /* parts that are enough have all columns, and pack their own rows once */
+    const int64_t row_parts = blocks_of(m, plan->rows);
+    const int is_high = share_b && !plan->direct_a && row_parts >= (threads > 1 ? threads * PARTS_OF_A_THREAD : 1);
+    const int share_a = n > plan->columns && !plan->direct_a && rounded(m, mr) <= half && !is_high;
     plan->chunk_columns = rounded(n, nr);
     if (share_b && plan->chunk_columns > half)
         plan->chunk_columns = half < plan->columns ? plan->columns : half / plan->columns * plan->columns;
-    if (share_b && !share_a && !plan->direct_a && blocks_of(m, plan->rows) >= threads * PARTS_OF_A_THREAD)
-        plan->columns = plan->chunk_columns; /* each part packs its own rows: once */
+    if (is_high)
+        plan->columns = plan->chunk_columns;
     const int64_t width = (share_a ? rounded(m, mr) : 0) + (share_b ? plan->chunk_columns : 0);
     plan->chunk_batches = product->batches;
     plan->chunk_terms = k ? k : 1;

@@ -36,6 +36,7 @@ enum { NAME(LANES) = BYTES / sizeof(T), NAME(NR) = 2 * NAME(LANES), NAME(MR) = 0
 #define TWO(X) X(0) X(1)
 #define THREE(X) TWO(X) X(2)
 #define FOUR(X) THREE(X) X(3)
+/* The result's rows and the next panel are fetched bit by bit: many at once would hold up what is read meanwhile. */
 static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, int accumulate, const T *next)
 {
     enum { LINE = 64 / sizeof(T) };
