@@ -34,6 +34,7 @@ typedef struct {
     T *own;                            /* own_size elements for each thread: a's panels, b's panels, a tile of the result */
     int64_t own_a, own_b, own_size;
     const dg_matrix *direct_a, *direct_b; /* operands that are not packed, or null */
+    int by_rows;                          /* the right one is read row by row, for few rows of the left one */
 } PLAN;
 
 /* an operand of a part, for one block of terms: element (i, p) is at[i / width * panel + i % width * outer + p * inner], where
@@ -43,6 +44,7 @@ typedef struct {
     int64_t panel, outer, inner;
     int packed;  /* panel = width * terms, outer = 1, inner = width */
     int goes_on; /* the next block of terms lies DG_KC elements behind this one */
+    int64_t ahead; /* elements between rows and those that are read next, which are to be fetched, or 0 */
     const T *after; /* what is read after the last panel */
 } SIDE;
 
@@ -97,9 +99,19 @@ static void NAME(pack_shared)(void *const *buffers, const int64_t *sizes, int64_
 /* part of a tile, which was computed aside */
 static void NAME(put)(int64_t rows, int64_t columns, const T *from, int64_t ld, T *c, int64_t ldc, int accumulate)
 {
-    for (int64_t i = 0; i < rows; ++i)
-        for (int64_t j = 0; j < columns; ++j)
-            c[i * ldc + j] = accumulate ? c[i * ldc + j] + from[i * ld + j] : from[i * ld + j];
+    typedef T PIECE __attribute__((vector_size(16), aligned(sizeof(T)), may_alias));
+    enum { LENGTH = sizeof(PIECE) / sizeof(T) };
+    for (int64_t i = 0; i < rows; ++i, from += ld, c += ldc) {
+        int64_t j = 0;
+        if (!accumulate) {
+            memcpy(c, from, (size_t)columns * sizeof(T));
+            continue;
+        }
+        for (; j + LENGTH <= columns; j += LENGTH)
+            *(PIECE *)(c + j) += *(const PIECE *)(from + j);
+        for (; j < columns; ++j)
+            c[j] += from[j];
+    }
 }
 
 /* a row of all columns */
@@ -173,7 +185,9 @@ static void NAME(tiles)(const KERNEL *kernel, int64_t height, int64_t rows, int6
             const int64_t ld = aside ? nr : ldc;
             if (a->goes_on)
                 NAME(fetch_next)(a, i, high, j / nr, blocks_of(columns, nr));
-            if (is_narrow)
+            if (a->ahead && high == mr)
+                kernel->streamed[is_narrow](k, left, a->outer, right, b->inner, tile, ld, accumulate && !aside, a->ahead);
+            else if (is_narrow)
                 kernel->narrow(high, k, left, a->outer, a->inner, right, b->inner, tile, ld, accumulate && !aside);
             else if (a->packed && b->packed && high == mr)
                 kernel->micro(k, left, right, tile, ld, accumulate && !aside,
@@ -197,28 +211,38 @@ static SIDE NAME(left)(const PLAN *plan, int64_t batch, int64_t row, int64_t row
     const PRODUCT *product = plan->product;
     const int64_t mr = plan->height, at = plan->first_batch + batch;
     const dg_matrix *direct = plan->direct_a;
-    if (direct)
-        return (SIDE){(const T *)direct->data + dg_matrix_offset(direct, at) + row * direct->outer + start * direct->inner,
-                      mr * direct->outer, direct->outer, direct->inner, 0, direct->inner == 1 && start + length < product->k};
-    if (plan->shared_a)
-        return (SIDE){NAME(panel)(plan, plan->shared_a, blocks_of(product->m, mr), mr, batch, start, row / mr),
-                      mr * length, 1, mr, 1, 0};
+    if (direct) {
+        const int is_along = direct->inner == 1, is_once = is_along && plan->together == mr && mr < plan->rows;
+        const int is_short = mr * product->k * (int64_t)sizeof(T) <= NEXT_BYTES;
+        return (SIDE){.at = (const T *)direct->data + dg_matrix_offset(direct, at) + row * direct->outer + start * direct->inner,
+                      .panel = mr * direct->outer, .outer = direct->outer, .inner = direct->inner,
+                      .goes_on = is_along && start + length < product->k && !(is_once && is_short),
+                      .ahead = is_once && is_short ? mr * direct->outer : 0};
+    }
+    const SIDE packed = {.panel = mr * length, .outer = 1, .inner = mr, .packed = 1, .at = own};
+    if (plan->shared_a) {
+        SIDE shared = packed;
+        shared.at = NAME(panel)(plan, plan->shared_a, blocks_of(product->m, mr), mr, batch, start, row / mr);
+        return shared;
+    }
     product->pack_a(product->a, at, row, rows, start, length, mr, own);
-    return (SIDE){own, mr * length, 1, mr, 1, 0};
+    return packed;
 }
 
 static SIDE NAME(right)(const PLAN *plan, int64_t batch, int64_t column, int64_t columns, int64_t start, int64_t length, T *own)
 {
     const PRODUCT *product = plan->product;
     const int64_t nr = plan->kernel->nr, panels = blocks_of(plan->last_column - plan->first_column, nr);
+    SIDE packed = {.at = own, .panel = nr * length, .outer = 1, .inner = nr, .packed = 1, .after = own};
     if (plan->shared_b) {
         const int64_t panel = (column - plan->first_column) / nr;
         const int64_t next = start + length < plan->last_term ? start + length : plan->first_term;
-        return (SIDE){NAME(panel)(plan, plan->shared_b, panels, nr, batch, start, panel), nr * length, 1, nr, 1, 0,
-                      NAME(panel)(plan, plan->shared_b, panels, nr, batch, next, panel)};
+        packed.at = NAME(panel)(plan, plan->shared_b, panels, nr, batch, start, panel);
+        packed.after = NAME(panel)(plan, plan->shared_b, panels, nr, batch, next, panel);
+        return packed;
     }
     product->pack_b(product->b, plan->first_batch + batch, column, columns, start, length, nr, own);
-    return (SIDE){own, nr * length, 1, nr, 1, 0, own};
+    return packed;
 }
 
 /* Multiplies by the right operand where it lies, if it is not packed; gives for how many columns: without the last ones, which
@@ -231,13 +255,15 @@ static int64_t NAME(direct_columns)(const PLAN *plan, int64_t at, int64_t rows, 
     if (!matrix || NAME(is_turned)(plan))
         return 0;
     const T *from = (const T *)matrix->data + dg_matrix_offset(matrix, at) + column * matrix->outer + start * matrix->inner;
-    if (rows <= FEW_ROWS) {
-        for (int64_t i = 0; i < rows; ++i)
-            kernel->along(length, a->at + i * a->outer, a->inner, from, matrix->inner, columns, c + i * ldc, accumulate);
+    if (plan->by_rows) {
+        const int64_t most = a->packed ? least(plan->height, DG_FEW_ROWS) : DG_FEW_ROWS;
+        for (int64_t i = 0; i < rows; i += most)
+            kernel->few(least(most, rows - i), length, a->at + i * a->outer, a->outer, a->inner, from, matrix->inner, columns,
+                        c + i * ldc, ldc, accumulate);
         return columns;
     }
     const int64_t half = kernel->nr / 2, n = columns / half * half;
-    const SIDE b = {from, kernel->nr, 1, matrix->inner, 0, 0};
+    const SIDE b = {.at = from, .panel = kernel->nr, .outer = 1, .inner = matrix->inner};
     if (n)
         NAME(tiles)(kernel, plan->height, rows, n, length, a, &b, c, ldc, accumulate);
     return n;
@@ -377,13 +403,15 @@ static void NAME(choose_direct)(PLAN *plan)
     const dg_matrix *a = NAME(in_place)(product->pack_a, product->a), *b = NAME(in_place)(product->pack_b, product->b);
     const int64_t few = 2 * plan->kernel->nr;
     const int few_uses = product->n <= DIRECT && (!a || a->inner == 1 || k <= few || product->n <= few);
-    plan->direct_a = few_uses || m <= FEW_ROWS ? a : NULL;
+    plan->direct_a = few_uses || m <= DG_FEW_ROWS ? a : NULL;
     if (!b)
         return;
     const int64_t step = b->inner < 0 ? -b->inner : b->inner;
+    const int is_few = m <= DG_FEW_ROWS, is_cached = product->n * k * (int64_t)sizeof(T) <= CACHED_BYTES;
     const int is_near = least(k, DG_KC) * step <= NEAR * plan->kernel->nr;
-    const int by_rows = b->outer == 1 && (m <= FEW_ROWS || (m <= DIRECT && is_near));
-    if (by_rows || (b->inner == 1 && m == 1 && plan->direct_a && plan->kernel->turned))
+    const int is_direct = b->outer == 1 && (is_few || (m <= DIRECT && is_near));
+    plan->by_rows = b->outer == 1 && (m <= FEW_ROWS || (is_few && !is_cached));
+    if (is_direct || (b->inner == 1 && m == 1 && plan->direct_a && plan->kernel->turned))
         plan->direct_b = b;
 }
 
@@ -410,7 +438,7 @@ static void NAME(choose_parts)(PLAN *plan, int64_t threads)
     const int64_t mr = plan->height, nr = plan->kernel->nr, m = product->m, n = product->n;
     const double terms = NAME(terms)(product);
     plan->rows = least(rounded(BLOCK_ROWS, mr), rounded(m, mr));
-    plan->columns = m <= FEW_ROWS ? rounded(n, nr) : least(rounded(BLOCK_COLUMNS, nr), rounded(n, nr));
+    plan->columns = plan->by_rows ? rounded(n, nr) : least(rounded(BLOCK_COLUMNS, nr), rounded(n, nr));
     plan->span = product->k;
     if (product->batches >= threads * PARTS_OF_A_THREAD) {
         if (m <= 4 * BLOCK_ROWS && n <= BLOCK_COLUMNS)
@@ -423,7 +451,7 @@ static void NAME(choose_parts)(PLAN *plan, int64_t threads)
         const int64_t in_batch = blocks_of(m, plan->rows) * blocks_of(n, plan->columns);
         if (in_batch * product->batches >= wanted || terms / (double)in_batch < 2 * PART_TERMS)
             return;
-        if (plan->direct_b && plan->direct_b->outer == 1 && m <= FEW_ROWS && plan->columns < 2 * LONG_ROW / (int64_t)sizeof(T))
+        if (plan->by_rows && plan->columns < 2 * LONG_ROW / (int64_t)sizeof(T))
             return;
         if (plan->columns >= 2 * plan->rows && plan->columns > 4 * nr)
             plan->columns = rounded(blocks_of(plan->columns, 2), nr);
