@@ -36,11 +36,11 @@ static inline int64_t cost_of(int64_t rows, int64_t most)
     return rows < 1 ? 0 : rows <= 4 ? least(4, most) : rows <= 8 ? least(8, most) : most;
 }
 
-/* Of tiles: of few rows, which would leave much of the last tile empty, they are as high as each other. */
+/* Of tiles: of few rows, which would leave much of the last tile empty, they are as high as each other, if that takes less. */
 static inline int64_t height_of(int64_t rows, int64_t most)
 {
     const int64_t tiles = blocks_of(rows, most), height = blocks_of(rows, tiles);
-    return tiles > BALANCED || rows / most * most + cost_of(rows % most, most) < tiles * cost_of(height, most) ? most : height;
+    return tiles > BALANCED || rows / most * most + cost_of(rows % most, most) <= tiles * cost_of(height, most) ? most : height;
 }
 
 static inline void fetch(const void *from, int64_t bytes)

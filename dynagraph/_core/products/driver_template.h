@@ -35,6 +35,7 @@ typedef struct {
     int64_t own_a, own_b, own_size;
     const dg_matrix *direct_a, *direct_b; /* operands that are not packed, or null */
     int by_rows;                          /* the right one is read row by row, for few rows of the left one */
+    const dg_matrix *packs_first;         /* the right one, where the first row of tiles packs it, or null */
 } PLAN;
 
 /* an operand of a part, for one block of terms: element (i, p) is at[i / width * panel + i % width * outer + p * inner], where
@@ -42,10 +43,12 @@ typedef struct {
 typedef struct {
     const T *at;
     int64_t panel, outer, inner;
-    int packed;  /* panel = width * terms, outer = 1, inner = width */
-    int goes_on; /* the next block of terms lies DG_KC elements behind this one */
-    int64_t ahead; /* elements between rows and those that are read next, which are to be fetched, or 0 */
-    const T *after; /* what is read after the last panel */
+    int packed;        /* panel = width * terms, outer = 1, inner = width */
+    int goes_on;       /* the next block of terms lies DG_KC elements behind this one */
+    int64_t ahead;     /* elements between rows and those that are read next, which are to be fetched, or 0 */
+    const T *after;    /* what is read after the last panel */
+    const T *unpacked; /* the first of whole panels that the first row of tiles has to pack, or null */
+    int64_t unpacked_inner;
 } SIDE;
 
 /* The panels of a batch element's operand lie by blocks of terms, then by panels: a block's panels are neighbours. */
@@ -69,7 +72,7 @@ static int64_t NAME(shared_groups)(const PLAN *plan, int64_t *of_a)
 {
     const int64_t n = plan->last_column - plan->first_column;
     *of_a = plan->shared_a ? blocks_of(plan->product->m, plan->height * PANELS) : 0;
-    return *of_a + (plan->shared_b ? blocks_of(n, plan->kernel->nr * PANELS) : 0);
+    return *of_a + (plan->shared_b && !plan->packs_first ? blocks_of(n, plan->kernel->nr * PANELS) : 0);
 }
 
 /* Some panels of a block of terms.  Groups of one block are packed one after the other: they lie in the same pages. */
@@ -185,7 +188,9 @@ static void NAME(tiles)(const KERNEL *kernel, int64_t height, int64_t rows, int6
             const int64_t ld = aside ? nr : ldc;
             if (a->goes_on)
                 NAME(fetch_next)(a, i, high, j / nr, blocks_of(columns, nr));
-            if (a->ahead && high == mr)
+            if (b->unpacked && i == 0 && wide == nr)
+                kernel->packing(k, left, b->unpacked + j, b->unpacked_inner, (T *)right, tile, ld, accumulate && !aside);
+            else if (a->ahead && high == mr)
                 kernel->streamed[is_narrow](k, left, a->outer, right, b->inner, tile, ld, accumulate && !aside, a->ahead);
             else if (is_narrow)
                 kernel->narrow(high, k, left, a->outer, a->inner, right, b->inner, tile, ld, accumulate && !aside);
@@ -229,7 +234,8 @@ static SIDE NAME(left)(const PLAN *plan, int64_t batch, int64_t row, int64_t row
     return packed;
 }
 
-static SIDE NAME(right)(const PLAN *plan, int64_t batch, int64_t column, int64_t columns, int64_t start, int64_t length, T *own)
+static SIDE NAME(right)(const PLAN *plan, int64_t batch, int64_t row, int64_t column, int64_t columns, int64_t start, int64_t length,
+                        T *own)
 {
     const PRODUCT *product = plan->product;
     const int64_t nr = plan->kernel->nr, panels = blocks_of(plan->last_column - plan->first_column, nr);
@@ -239,9 +245,18 @@ static SIDE NAME(right)(const PLAN *plan, int64_t batch, int64_t column, int64_t
         const int64_t next = start + length < plan->last_term ? start + length : plan->first_term;
         packed.at = NAME(panel)(plan, plan->shared_b, panels, nr, batch, start, panel);
         packed.after = NAME(panel)(plan, plan->shared_b, panels, nr, batch, next, panel);
-        return packed;
+        if (!plan->packs_first || row > 0)
+            return packed;
+        own = (T *)packed.at;
     }
-    product->pack_b(product->b, plan->first_batch + batch, column, columns, start, length, nr, own);
+    const dg_matrix *first = plan->packs_first;
+    const int64_t at = plan->first_batch + batch, whole = first ? columns / nr * nr : 0;
+    if (whole) {
+        packed.unpacked = (const T *)first->data + dg_matrix_offset(first, at) + column + start * first->inner;
+        packed.unpacked_inner = first->inner;
+    }
+    if (whole < columns)
+        product->pack_b(product->b, at, column + whole, columns - whole, start, length, nr, own + whole * length);
     return packed;
 }
 
@@ -330,7 +345,7 @@ static void NAME(some_rows)(const PLAN *plan, int64_t batch, int64_t row, int64_
             turned + NAME(direct_columns)(plan, at, rows, column, columns, start, length, &a, to, ld, accumulate);
         for (int64_t j = direct; j < columns; j += plan->group) {
             const int64_t width = least(plan->group, columns - j);
-            const SIDE b = NAME(right)(plan, batch, column + j, width, start, length, own_b);
+            const SIDE b = NAME(right)(plan, batch, row, column + j, width, start, length, own_b);
             NAME(tiles)(plan->kernel, plan->height, rows, width, length, &a, &b, to + j, ld, accumulate);
         }
     }
@@ -392,6 +407,13 @@ static const dg_matrix *NAME(in_place)(JOIN(dg_pack, SUFFIX) pack, const void *o
 {
     const dg_matrix *matrix = operand;
     return pack == JOIN(dg_pack_matrix, SUFFIX) && matrix->element == ELEMENT ? matrix : NULL;
+}
+
+/* the right operand, if it is read where it lies and its rows are contiguous */
+static const dg_matrix *NAME(in_rows)(const PRODUCT *product)
+{
+    const dg_matrix *matrix = NAME(in_place)(product->pack_b, product->b);
+    return matrix && matrix->outer == 1 ? matrix : NULL;
 }
 
 /* Which operands are read where they lie: those that are multiplied with few rows or columns, which would not earn what packing
@@ -507,6 +529,8 @@ static int64_t NAME(choose_chunks)(PLAN *plan, int64_t threads)
         plan->chunk_columns = half < plan->columns ? plan->columns : half / plan->columns * plan->columns;
     if (is_high)
         plan->columns = plan->chunk_columns;
+    if (m >= mr && mr == plan->kernel->mr && !plan->direct_a && !plan->direct_b && (threads < 2 || !share_b))
+        plan->packs_first = NAME(in_rows)(product);
     const int64_t width = (share_a ? rounded(m, mr) : 0) + (share_b ? plan->chunk_columns : 0);
     plan->chunk_batches = product->batches;
     plan->chunk_terms = k ? k : 1;

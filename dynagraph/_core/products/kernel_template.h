@@ -37,18 +37,25 @@ enum { NAME(LANES) = BYTES / sizeof(T), NAME(NR) = 2 * NAME(LANES), NAME(MR) = 0
 #define THREE(X) TWO(X) X(2)
 #define FOUR(X) THREE(X) X(3)
 #define SIX(X) FOUR(X) X(4) X(5)
-/* The result's rows and the next panel are fetched bit by bit: many at once would hold up what is read meanwhile. */
-static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, int accumulate, const T *next)
-{
-    enum { LINE = 64 / sizeof(T) };
-    const T *row = c;
-    DG_ROWS(DECLARE)
 #define STEP(i)                                                                                                       \
     {                                                                                                                 \
         const T left = a[TERM * NAME(MR) + i];                                                                        \
         low##i += left * low;                                                                                         \
         high##i += left * high;                                                                                       \
     }
+/* the result's rows are fetched one by one: many at once would hold up what is read meanwhile */
+#define FETCH_RESULT                                                                                                  \
+    if (row < c + NAME(MR) * ldc) { /* c is seldom aligned: lines of both ends */                                     \
+        __builtin_prefetch(row, 1);                                                                                   \
+        __builtin_prefetch(row + LANES, 1);                                                                           \
+        __builtin_prefetch(row + NAME(NR) - 1, 1);                                                                    \
+        row += ldc;                                                                                                   \
+    }
+static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, int accumulate, const T *next)
+{
+    enum { LINE = 64 / sizeof(T) };
+    const T *row = c;
+    DG_ROWS(DECLARE)
 #define ADD_TERM(p)                                                                                                   \
     {                                                                                                                 \
         enum { TERM = p };                                                                                            \
@@ -59,12 +66,7 @@ static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, in
         EIGHT(ADD_TERM)
         a += (0 EIGHT(ONE)) * NAME(MR);
         b += (0 EIGHT(ONE)) * NAME(NR);
-        if (row < c + NAME(MR) * ldc) { /* c is seldom aligned: lines of both ends */
-            __builtin_prefetch(row, 1);
-            __builtin_prefetch(row + LANES, 1);
-            __builtin_prefetch(row + NAME(NR) - 1, 1);
-            row += ldc;
-        }
+        FETCH_RESULT
         __builtin_prefetch(next, 0, 2);
         __builtin_prefetch(next + LINE, 0, 2);
         next += 2 * LINE;
@@ -74,10 +76,42 @@ static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, in
         a += NAME(MR);
         b += NAME(NR);
     }
-#undef STEP
 #undef ADD_TERM
     DG_ROWS(PUT)
 }
+
+static void NAME(packing)(int64_t k, const T *a, const T *b, int64_t b_inner, T *to, T *c, int64_t ldc, int accumulate)
+{
+    enum { AHEAD = 8 };
+    const T *row = c;
+    DG_ROWS(DECLARE)
+#define ADD_TERM(p)                                                                                                   \
+    {                                                                                                                 \
+        enum { TERM = p };                                                                                            \
+        const V low = *(const V *)b, high = *(const V *)(b + LANES);                                                  \
+        *(V *)(to + TERM * NAME(NR)) = low;                                                                           \
+        *(V *)(to + TERM * NAME(NR) + LANES) = high;                                                                  \
+        __builtin_prefetch(b + AHEAD * b_inner);                                                                      \
+        __builtin_prefetch(b + AHEAD * b_inner + NAME(NR) - 1);                                                       \
+        DG_ROWS(STEP)                                                                                                 \
+        b += b_inner;                                                                                                 \
+    }
+    for (; k >= 0 FOUR(ONE); k -= 0 FOUR(ONE)) {
+        FOUR(ADD_TERM)
+        a += (0 FOUR(ONE)) * NAME(MR);
+        to += (0 FOUR(ONE)) * NAME(NR);
+        FETCH_RESULT
+    }
+    for (; k > 0; --k) {
+        ADD_TERM(0)
+        a += NAME(MR);
+        to += NAME(NR);
+    }
+#undef ADD_TERM
+    DG_ROWS(PUT)
+}
+#undef STEP
+#undef FETCH_RESULT
 
 /* Whole tiles of rows that are contiguous along the sum (inner is 1), or below one another (outer is 1).  Any strides would take an
    address for each row, which are more than there are registers. */
@@ -418,7 +452,7 @@ static void NAME(turned)(int64_t k, const T *a, int64_t inner, const int64_t *a_
 #define TURNED_KERNEL NULL, 0
 #endif
 
-const JOIN(dg, kernel, SUFFIX) NAME(dg_kernel) = {QUOTE(ISA), NAME(MR), NAME(NR), NAME(micro), NAME(direct), NAME(narrow), {NAME(streamed), NAME(streamed_narrow)},
+const JOIN(dg, kernel, SUFFIX) NAME(dg_kernel) = {QUOTE(ISA), NAME(MR), NAME(NR), NAME(micro), NAME(packing), NAME(direct), NAME(narrow), {NAME(streamed), NAME(streamed_narrow)},
                                                   NAME(one_row), NAME(three_wide), NAME(few), TURNED_KERNEL, WINDOWS, NAME(stretches)};
 
 #undef JOIN_

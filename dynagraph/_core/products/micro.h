@@ -76,6 +76,8 @@ typedef struct dg_stretch {
         /* c[i * ldc + j] = (accumulate ? c[i * ldc + j] : 0) + sum over p of a[p * mr + i] * b[p * nr + j], of a whole tile; */ \
         /* panels are aligned to the size of an element.  next: what is read soon, of which it fetches 16 bytes for each term */ \
         void (*micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, int accumulate, const T *next);           \
+        /* the same of a panel of b that lies at b[p * b_inner + j], which it also packs: `to` is written */            \
+        void (*packing)(int64_t k, const T *a, const T *b, int64_t b_inner, T *to, T *c, int64_t ldc, int accumulate); \
         /* the same where panels are not packed: of rows <= mr, a[i * a_outer + p * a_inner], and of b[p * b_inner + j] */ \
         void (*direct)(int64_t rows, int64_t k, const T *a, int64_t a_outer, int64_t a_inner, const T *b, int64_t b_inner, T *c, \
                        int64_t ldc, int accumulate);                                                                  \
