@@ -1,6 +1,6 @@
 /* Few rows by a matrix that is not packed, whose rows are read from end to end: part of kernel_template.h.
 
-   Sums of some columns stay in the first cache.  Of the matrix, a few terms are read at a time, while those after them are fetched. */
+   Sums of some columns stay in the first cache.  Of the matrix a few terms are read at a time, and the next ones are fetched. */
 
 /* adds a few terms, whose left operands are left[i * STEP...] for row i, to sums[i * chunk + j] */
 #define ROW_OF(q) const T *const row##q = b + q * b_inner;
@@ -57,9 +57,9 @@
 DEFINE_FEW(few_terms, FOUR)
 DEFINE_FEW(one_term, ALONE)
 
-static inline __attribute__((always_inline)) void NAME(few_rows)(int64_t rows, int64_t k, const T *a, int64_t outer, int64_t inner,
-                                                                 const T *b, int64_t b_inner, int64_t columns, T *c, int64_t ldc,
-                                                                 int accumulate)
+static inline __attribute__((always_inline)) void NAME(few_rows)(int64_t rows, int64_t k, const T *a, int64_t outer,
+                                                                 int64_t inner, const T *b, int64_t b_inner, int64_t columns,
+                                                                 T *c, int64_t ldc, int accumulate)
 {
     enum { STEP = 0 FOUR(ONE), ALL = 8192 / sizeof(T), MOST = 0 EIGHT(ONE) };
     T sums[ALL] __attribute__((aligned(64))), left[MOST * DG_KC];

@@ -452,8 +452,9 @@ static void NAME(turned)(int64_t k, const T *a, int64_t inner, const int64_t *a_
 #define TURNED_KERNEL NULL, 0
 #endif
 
-const JOIN(dg, kernel, SUFFIX) NAME(dg_kernel) = {QUOTE(ISA), NAME(MR), NAME(NR), NAME(micro), NAME(packing), NAME(direct), NAME(narrow), {NAME(streamed), NAME(streamed_narrow)},
-                                                  NAME(one_row), NAME(three_wide), NAME(few), TURNED_KERNEL, WINDOWS, NAME(stretches)};
+const JOIN(dg, kernel, SUFFIX) NAME(dg_kernel) = {
+    QUOTE(ISA), NAME(MR), NAME(NR), NAME(micro), NAME(packing), NAME(direct), NAME(narrow),
+    {NAME(streamed), NAME(streamed_narrow)}, NAME(one_row), NAME(three_wide), NAME(few), TURNED_KERNEL, WINDOWS, NAME(stretches)};
 
 #undef JOIN_
 #undef JOIN

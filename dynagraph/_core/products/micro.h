@@ -84,8 +84,8 @@ typedef struct dg_stretch {
         /* the same of half as many columns */                                                                         \
         void (*narrow)(int64_t rows, int64_t k, const T *a, int64_t a_outer, int64_t a_inner, const T *b, int64_t b_inner, T *c, \
                        int64_t ldc, int accumulate);                                                                  \
-        /* direct and narrow of mr rows that are contiguous along p and are read once: the rows that lie `ahead` elements behind them \
-           are fetched */                                                                                             \
+        /* direct and narrow of mr rows that are contiguous along p and are read once: the rows that lie `ahead` elements \
+           behind them are fetched */                                                                                 \
         void (*streamed[2])(int64_t k, const T *a, int64_t a_outer, const T *b, int64_t b_inner, T *c, int64_t ldc,    \
                             int accumulate, int64_t ahead);                                                           \
         /* one row of DG_STRIPS panels of b that lie `strip` elements apart: c[s * nr + j] */                         \
