@@ -39,6 +39,8 @@ static void NAME(choose_direct)(PLAN *plan)
     plan->by_rows = b->outer == 1 && (m <= FEW_ROWS || (is_few && !is_cached));
     if (is_direct || (b->inner == 1 && m == 1 && plan->direct_a && plan->kernel->turned))
         plan->direct_b = b;
+    if (is_direct && a && a->inner == 1 && m * k * (int64_t)sizeof(T) <= SMALL_BYTES)
+        plan->direct_a = a;
 }
 
 /* Whether threads share out the terms, of a small result that has many of them; if so, in spans of how many. */
