@@ -102,15 +102,17 @@ static int64_t NAME(choose_chunks)(PLAN *plan, int64_t threads)
     const int64_t fewest = product->c ? least(k, DG_KC) : k; /* terms: without a result array, sums cannot wait */
     const int64_t half = fewest ? room / fewest / 2 : room;
     const int share_b = m > plan->rows && !plan->direct_b;
-    /* parts that are enough have all columns, and pack their own rows once */
+    /* parts that are enough have all columns, or half of them, and pack their own rows */
     const int64_t row_parts = blocks_of(m, plan->rows);
     const int is_high = share_b && !plan->direct_a && row_parts >= (threads > 1 ? threads * PARTS_OF_A_THREAD : 1);
     const int share_a = n > plan->columns && !plan->direct_a && rounded(m, mr) <= half && !is_high;
     plan->chunk_columns = rounded(n, nr);
     if (share_b && plan->chunk_columns > half)
         plan->chunk_columns = half < plan->columns ? plan->columns : half / plan->columns * plan->columns;
-    if (is_high)
-        plan->columns = plan->chunk_columns;
+    if (is_high) {
+        const int are_many = threads < 2 || row_parts >= 4 * threads * PARTS_OF_A_THREAD;
+        plan->columns = are_many ? plan->chunk_columns : rounded(blocks_of(plan->chunk_columns, 2), nr);
+    }
     if (m >= mr && mr == plan->kernel->mr && !plan->direct_a && !plan->direct_b && (threads < 2 || !share_b))
         plan->packs_first = NAME(in_rows)(product);
     const int64_t width = (share_a ? rounded(m, mr) : 0) + (share_b ? plan->chunk_columns : 0);
