@@ -267,7 +267,7 @@ def test_nothing_beyond_an_array_is_read_or_written(isa, dtype, n) -> None:
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_few_rows_by_a_large_matrix(isa, dtype) -> None:
-    """Which is read row by row where it is large, and in tiles where it is small: a row has the same bits both ways, and alone."""
+    """Read row by row where it is large, in tiles where it is small: a row has the same bits both ways, and alone."""
     for n, k in ((1100, 300), (1111, 270), (33, 9000), (2090, 130)):
         a, b = draw(17, k, dtype=dtype), draw(k, n, dtype=dtype)
         whole = check(a, b, isa)
@@ -286,7 +286,8 @@ def test_few_rows_by_a_large_matrix(isa, dtype) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_many_rows_by_few_columns(isa, dtype) -> None:
     """Rows are read once; the next ones are fetched meanwhile."""
-    for m, n, k in ((1003, 10, 784), (500, 16, 300), (301, 24, 520), (97, 5, 9000), (611, 32, 17), (205, 9, 3)):
+    shapes = [(1003, 10, 784), (500, 16, 300), (301, 24, 520), (97, 5, 9000), (611, 32, 17), (205, 9, 3), (500, 64, 64), (400, 70, 20)]
+    for m, n, k in shapes:
         a, b = draw(m, k, dtype=dtype), draw(k, n, dtype=dtype)
         whole = check(a, b, isa)
         for threads in (1, 3):

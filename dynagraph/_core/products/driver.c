@@ -22,6 +22,7 @@ enum {
     CACHED_BYTES = 1 << 20,   /* ... and a larger one by up to DG_FEW_ROWS rows: it comes from beyond the second-level cache */
     LONG_ROW = 2048,          /* bytes: shorter pieces of rows are read more slowly */
     SMALL_BYTES = 1 << 16,    /* an operand that stays in the first cache, or nearly so */
+    NEAR_BYTES = 1 << 15,     /* a right operand that the first cache holds beside some rows of the left one */
     FETCHED = 16,             /* bytes that a kernel fetches of the next panel for each term */
     NEXT_BYTES = 1 << 18,     /* of the rows of a tile: if they are more, the next tile's leave the cache before their turn */
     DIRECT = 112,             /* an operand that is multiplied with no more rows or columns than that is not worth packing */

@@ -131,7 +131,8 @@ static int64_t NAME(choose_chunks)(PLAN *plan, int64_t threads)
     } else if (width && k)
         plan->chunk_batches = least(room / (width * k), product->batches);
     /* rows that are used once are read from end to end: pieces of them would come more slowly */
-    plan->together = share_b && plan->direct_a && plan->direct_a->inner == 1 && n <= nr ? plan->height : plan->rows;
+    const int is_narrow = n <= nr || rounded(n, nr) * k * (int64_t)sizeof(T) <= NEAR_BYTES;
+    plan->together = share_b && plan->direct_a && plan->direct_a->inner == 1 && is_narrow ? plan->height : plan->rows;
     const int64_t length = least(k, DG_KC), panels = plan->chunk_batches * plan->chunk_terms;
     plan->own_a = share_a || plan->direct_a ? 0 : rounded(plan->rows * length, ALIGNED);
     plan->group = share_b ? plan->columns : least(plan->columns, GROUP * nr);
