@@ -286,7 +286,7 @@ def test_few_rows_by_a_large_matrix(isa, dtype) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_many_rows_by_few_columns(isa, dtype) -> None:
     """Rows are read once; the next ones are fetched meanwhile."""
-    shapes = [(1003, 10, 784), (500, 16, 300), (301, 24, 520), (97, 5, 9000), (611, 32, 17), (205, 9, 3), (500, 64, 64), (400, 70, 20)]
+    shapes = [(1003, 10, 784), (500, 16, 300), (301, 24, 520), (97, 5, 9000), (611, 32, 17), (205, 9, 3), (500, 64, 64)]
     for m, n, k in shapes:
         a, b = draw(m, k, dtype=dtype), draw(k, n, dtype=dtype)
         whole = check(a, b, isa)
