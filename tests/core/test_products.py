@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+import sys
 import threading
 
 import ml_dtypes
@@ -224,3 +227,96 @@ def test_what_is_refused() -> None:
             multiply(*bad)
     with pytest.raises(ValueError, match="this processor has no such"):
         multiply(a, b, out, "such")
+
+
+class Fenced:
+    """Arrays whose last element ends where a page begins that must not be read."""
+
+    def __init__(self) -> None:
+        self.libc, self.page = ctypes.CDLL(None, use_errno=True), mmap.PAGESIZE
+        self.maps: list[mmap.mmap] = []
+
+    def array(self, values: np.ndarray) -> np.ndarray:
+        room = -(-max(values.nbytes, 1) // self.page) * self.page
+        pages = mmap.mmap(-1, room + self.page)
+        self.maps.append(pages)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+        assert self.libc.mprotect(ctypes.c_void_p(start + room), ctypes.c_size_t(self.page), 0) == 0
+        found = np.frombuffer(pages, values.dtype, values.size, room - values.nbytes).reshape(values.shape)
+        found[...] = values
+        return found
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="mprotect")
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [1, 3, 7, 8, 10, 16, 17, 31, 33, 64, 65, 70, 133])
+def test_nothing_beyond_an_array_is_read_or_written(isa, dtype, n) -> None:
+    """Operands and the result end at the end of a page: rows that are read in place, packed, fetched ahead, or put."""
+    fenced = Fenced()
+    for m, k in ((1, 9), (2, 70), (3, 257), (5, 300), (8, 33), (8, 520), (12, 40), (14, 300), (25, 31), (110, 513), (260, 40)):
+        a, b = fenced.array(draw(m, k, dtype=dtype)), fenced.array(draw(k, n, dtype=dtype))
+        left, right = fenced.array(np.ascontiguousarray(a.T)), fenced.array(np.ascontiguousarray(b.T))
+        expected = check(a, b, isa)
+        for x, y in ((a, right.T), (left.T, b), (left.T, right.T), (a, b)):
+            out = fenced.array(np.full((m, n), 7, dtype))
+            multiply(x, y, out, isa)
+            assert (out == expected).all(), (m, n, k)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_few_rows_by_a_large_matrix(isa, dtype) -> None:
+    """Read row by row where it is large, in tiles where it is small: a row has the same bits both ways, and alone."""
+    for n, k in ((1100, 300), (1111, 270), (33, 9000), (2090, 130)):
+        a, b = draw(17, k, dtype=dtype), draw(k, n, dtype=dtype)
+        whole = check(a, b, isa)
+        wide = np.zeros((k, n + 5), dtype)
+        wide[:, 2:-3] = b
+        for rows in range(1, 18):
+            for threads in (1, 2):
+                set_threads(threads)
+                assert (product(a[:rows], b, isa) == whole[:rows]).all()
+                assert (product(a[:rows][::-1], wide[:, 2:-3], isa) == whole[:rows][::-1]).all()
+                assert (product(np.asfortranarray(a[:rows]), b[::-1].copy()[::-1], isa) == whole[:rows]).all()
+        assert (product(a[:4], b[:, 7:40], isa) == whole[:4, 7:40]).all()
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_many_rows_by_few_columns(isa, dtype) -> None:
+    """Rows are read once; the next ones are fetched meanwhile."""
+    shapes = [(1003, 10, 784), (500, 16, 300), (301, 24, 520), (97, 5, 9000), (611, 32, 17), (205, 9, 3), (500, 64, 64)]
+    for m, n, k in shapes:
+        a, b = draw(m, k, dtype=dtype), draw(k, n, dtype=dtype)
+        whole = check(a, b, isa)
+        for threads in (1, 3):
+            set_threads(threads)
+            assert (product(a, b, isa) == whole).all()
+            assert (product(np.asfortranarray(a), b, isa) == whole).all()
+        for row in (0, 11, 12, m - 1):
+            assert (product(a[row : row + 1], b, isa) == whole[row]).all()
+        gaps = np.zeros((m, 2 * k), dtype)
+        gaps[:, :k] = a
+        assert (product(gaps[:, :k], b, isa) == whole).all()
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("m, n, k", [(12, 64, 300), (60, 100, 513), (200, 70, 260), (97, 1030, 31)])
+def test_panels_that_the_first_tiles_pack(isa, m, n, k) -> None:
+    """Of right operands with rows of any distance, also backward, in batches, and of NaN and infinities."""
+    a, b = draw(m, k), draw(k, n)
+    b[3, 5], b[k - 1, n - 1], a[1, 2] = np.inf, np.nan, -np.inf
+    with np.errstate(invalid="ignore"):
+        expected = product(a, b, isa)
+        wide = np.zeros((2, k, n + 3), np.float32)
+        wide[0, :, 3:], wide[1, ::-1, :n] = b, b
+        twice = np.stack([b, np.roll(b, 1, axis=0)])
+        for threads in (1, 3):
+            set_threads(threads)
+            for right in (wide[0, :, 3:], wide[1, ::-1, :n], np.asfortranarray(b)):
+                np.testing.assert_array_equal(product(a, right, isa), expected)
+            both = product(a, twice, isa)
+            np.testing.assert_array_equal(both[0], expected)
+            np.testing.assert_array_equal(both[1], product(a, twice[1], isa))
+    assert np.isnan(expected[:, n - 1]).all() and np.isinf(expected[0, 5]) and np.isfinite(expected[0, 6])

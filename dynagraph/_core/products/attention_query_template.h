@@ -65,7 +65,7 @@ static void NAME(query_range)(void *const *buffers, const int64_t *sizes, int64_
             for (int64_t j = keys; j < KEYS; ++j)
                 scores[j] = -(T)__builtin_inf();
             p->lanes->online_keys(keys, KEYS, scores, s.top, s.sum, s.acc, a->value_width);
-            p->kernel->along(keys, scores, 1, v + key * a->v.row, a->v.row, a->value_width, s.acc, 1);
+            p->kernel->few(1, keys, scores, 0, 1, v + key * a->v.row, a->v.row, a->value_width, s.acc, 0, 1);
         }
         sums[0] = s.top[0];
         sums[a->sums.column] = s.sum[0];

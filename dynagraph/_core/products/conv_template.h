@@ -256,7 +256,7 @@ static void NAME(multiply_panel)(const WORK *w, const ROWS *rows, const SEGMENT 
         for (int64_t r = 0; r * w->mr < rows->count; ++r)
             NAME(dg_kernel).micro(end - start, filters + (r * w->terms + start) * w->mr, windows,
                 results + r * w->mr * w->nr, w->nr,
-                                  start > 0);
+                                  start > 0, windows);
     }
 }
 

@@ -18,8 +18,13 @@ enum {
     GROUP = 8,                /* panels of the right operand that a part packs for itself, before it multiplies by them */
     BALANCED = 4,             /* tiles */
     ALIGNED = 16,             /* elements: a cache line at least */
-    FEW_ROWS = 2,             /* that are multiplied one by one */
+    FEW_ROWS = 3,             /* that leave the multipliers idle, so that any matrix is read from end to end */
+    CACHED_BYTES = 1 << 20,   /* ... and a larger one by up to DG_FEW_ROWS rows: it comes from beyond the second-level cache */
     LONG_ROW = 2048,          /* bytes: shorter pieces of rows are read more slowly */
+    SMALL_BYTES = 1 << 16,    /* an operand that stays in the first cache, or nearly so */
+    NEAR_BYTES = 1 << 15,     /* a right operand that the first cache holds beside some rows of the left one */
+    FETCHED = 16,             /* bytes that a kernel fetches of the next panel for each term */
+    NEXT_BYTES = 1 << 18,     /* of the rows of a tile: if they are more, the next tile's leave the cache before their turn */
     DIRECT = 112,             /* an operand that is multiplied with no more rows or columns than that is not worth packing */
 };
 
@@ -33,11 +38,11 @@ static inline int64_t cost_of(int64_t rows, int64_t most)
     return rows < 1 ? 0 : rows <= 4 ? least(4, most) : rows <= 8 ? least(8, most) : most;
 }
 
-/* Of tiles: of few rows, which would leave much of the last tile empty, they are as high as each other. */
+/* Of tiles: of few rows, which would leave much of the last tile empty, they are as high as each other, if that takes less. */
 static inline int64_t height_of(int64_t rows, int64_t most)
 {
     const int64_t tiles = blocks_of(rows, most), height = blocks_of(rows, tiles);
-    return tiles > BALANCED || rows / most * most + cost_of(rows % most, most) < tiles * cost_of(height, most) ? most : height;
+    return tiles > BALANCED || rows / most * most + cost_of(rows % most, most) <= tiles * cost_of(height, most) ? most : height;
 }
 
 static inline void fetch(const void *from, int64_t bytes)

@@ -3,7 +3,8 @@
    The result is cut into parts, rectangles of `rows` x `columns`, each of one thread.  What several parts read is packed once,
    before them, by all threads: the right operand's panels where there are several rows of parts, the left one's where there are
    several columns of them.  What is not shared is packed by the part, DG_KC terms at a time; or it is read where it lies, if it
-   is used for few rows or columns only.
+   is used for few rows or columns only.  A right operand whose rows are contiguous is packed by the first row of tiles, while it
+   multiplies by it, where no other thread waits for it.
 
    Large products go by chunks, one after the other: some columns, and some blocks of terms.  Where the result has fewer parts than
    the threads need, they share out the terms, too: in spans, whose blocks are added to the result, in order, when all are there. */
@@ -34,6 +35,8 @@ typedef struct {
     T *own;                            /* own_size elements for each thread: a's panels, b's panels, a tile of the result */
     int64_t own_a, own_b, own_size;
     const dg_matrix *direct_a, *direct_b; /* operands that are not packed, or null */
+    int by_rows;                          /* the right one is read row by row, for few rows of the left one */
+    const dg_matrix *packs_first;         /* the right one, where the first row of tiles packs it, or null */
 } PLAN;
 
 /* an operand of a part, for one block of terms: element (i, p) is at[i / width * panel + i % width * outer + p * inner], where
@@ -41,8 +44,12 @@ typedef struct {
 typedef struct {
     const T *at;
     int64_t panel, outer, inner;
-    int packed;  /* panel = width * terms, outer = 1, inner = width */
-    int goes_on; /* the next block of terms lies DG_KC elements behind this one */
+    int packed;        /* panel = width * terms, outer = 1, inner = width */
+    int goes_on;       /* the next block of terms lies DG_KC elements behind this one */
+    int64_t ahead;     /* elements between rows and those that are read next, which are to be fetched, or 0 */
+    const T *after;    /* what is read after the last panel */
+    const T *unpacked; /* the first of whole panels that the first row of tiles has to pack, or null */
+    int64_t unpacked_inner;
 } SIDE;
 
 /* The panels of a batch element's operand lie by blocks of terms, then by panels: a block's panels are neighbours. */
@@ -66,7 +73,7 @@ static int64_t NAME(shared_groups)(const PLAN *plan, int64_t *of_a)
 {
     const int64_t n = plan->last_column - plan->first_column;
     *of_a = plan->shared_a ? blocks_of(plan->product->m, plan->height * PANELS) : 0;
-    return *of_a + (plan->shared_b ? blocks_of(n, plan->kernel->nr * PANELS) : 0);
+    return *of_a + (plan->shared_b && !plan->packs_first ? blocks_of(n, plan->kernel->nr * PANELS) : 0);
 }
 
 /* Some panels of a block of terms.  Groups of one block are packed one after the other: they lie in the same pages. */
@@ -96,9 +103,19 @@ static void NAME(pack_shared)(void *const *buffers, const int64_t *sizes, int64_
 /* part of a tile, which was computed aside */
 static void NAME(put)(int64_t rows, int64_t columns, const T *from, int64_t ld, T *c, int64_t ldc, int accumulate)
 {
-    for (int64_t i = 0; i < rows; ++i)
-        for (int64_t j = 0; j < columns; ++j)
-            c[i * ldc + j] = accumulate ? c[i * ldc + j] + from[i * ld + j] : from[i * ld + j];
+    typedef T PIECE __attribute__((vector_size(16), aligned(sizeof(T)), may_alias));
+    enum { LENGTH = sizeof(PIECE) / sizeof(T) };
+    for (int64_t i = 0; i < rows; ++i, from += ld, c += ldc) {
+        int64_t j = 0;
+        if (!accumulate) {
+            memcpy(c, from, (size_t)columns * sizeof(T));
+            continue;
+        }
+        for (; j + LENGTH <= columns; j += LENGTH)
+            *(PIECE *)(c + j) += *(const PIECE *)(from + j);
+        for (; j < columns; ++j)
+            c[j] += from[j];
+    }
 }
 
 /* a row of all columns */
@@ -152,6 +169,7 @@ static void NAME(tiles)(const KERNEL *kernel, int64_t height, int64_t rows, int6
                         const SIDE *b, T *c, int64_t ldc, int accumulate)
 {
     const int64_t mr = kernel->mr, nr = kernel->nr;
+    const int64_t share = k * FETCHED / (int64_t)sizeof(T), ahead = nr * (int64_t)sizeof(T) / FETCHED;
     T edge[DG_MAX_MR * DG_MAX_NR];
     if (rows == 1) {
         NAME(row)(kernel, columns, k, a->at, a->inner, b, c, accumulate);
@@ -166,14 +184,20 @@ static void NAME(tiles)(const KERNEL *kernel, int64_t height, int64_t rows, int6
             const int64_t high = least(height, rows - i), wide = least(nr, columns - j);
             const int is_narrow = wide <= nr / 2, aside = wide < (is_narrow ? nr / 2 : nr);
             const T *left = a->at + i / height * a->panel, *right = b->at + j / nr * b->panel;
+            const T *next = j + nr < columns ? right + b->panel : b->after;
             T *tile = aside ? edge : c + i * ldc + j;
             const int64_t ld = aside ? nr : ldc;
             if (a->goes_on)
                 NAME(fetch_next)(a, i, high, j / nr, blocks_of(columns, nr));
-            if (is_narrow)
+            if (b->unpacked && i == 0 && wide == nr)
+                kernel->packing(k, left, b->unpacked + j, b->unpacked_inner, (T *)right, tile, ld, accumulate && !aside);
+            else if (a->ahead && high == mr)
+                kernel->streamed[is_narrow](k, left, a->outer, right, b->inner, tile, ld, accumulate && !aside, a->ahead);
+            else if (is_narrow)
                 kernel->narrow(high, k, left, a->outer, a->inner, right, b->inner, tile, ld, accumulate && !aside);
             else if (a->packed && b->packed && high == mr)
-                kernel->micro(k, left, right, tile, ld, accumulate && !aside);
+                kernel->micro(k, left, right, tile, ld, accumulate && !aside,
+                              i < ahead * height ? next + i / height * share : right);
             else
                 kernel->direct(high, k, left, a->outer, a->inner, right, b->inner, tile, ld, accumulate && !aside);
             if (aside)
@@ -193,25 +217,48 @@ static SIDE NAME(left)(const PLAN *plan, int64_t batch, int64_t row, int64_t row
     const PRODUCT *product = plan->product;
     const int64_t mr = plan->height, at = plan->first_batch + batch;
     const dg_matrix *direct = plan->direct_a;
-    if (direct)
-        return (SIDE){(const T *)direct->data + dg_matrix_offset(direct, at) + row * direct->outer + start * direct->inner,
-                      mr * direct->outer, direct->outer, direct->inner, 0, direct->inner == 1 && start + length < product->k};
-    if (plan->shared_a)
-        return (SIDE){NAME(panel)(plan, plan->shared_a, blocks_of(product->m, mr), mr, batch, start, row / mr),
-                      mr * length, 1, mr, 1, 0};
+    if (direct) {
+        const int is_along = direct->inner == 1, is_once = is_along && plan->together == mr && mr < plan->rows;
+        const int is_short = mr * product->k * (int64_t)sizeof(T) <= NEXT_BYTES;
+        return (SIDE){.at = (const T *)direct->data + dg_matrix_offset(direct, at) + row * direct->outer + start * direct->inner,
+                      .panel = mr * direct->outer, .outer = direct->outer, .inner = direct->inner,
+                      .goes_on = is_along && start + length < product->k && !(is_once && is_short),
+                      .ahead = is_once && is_short ? mr * direct->outer : 0};
+    }
+    const SIDE packed = {.panel = mr * length, .outer = 1, .inner = mr, .packed = 1, .at = own};
+    if (plan->shared_a) {
+        SIDE shared = packed;
+        shared.at = NAME(panel)(plan, plan->shared_a, blocks_of(product->m, mr), mr, batch, start, row / mr);
+        return shared;
+    }
     product->pack_a(product->a, at, row, rows, start, length, mr, own);
-    return (SIDE){own, mr * length, 1, mr, 1, 0};
+    return packed;
 }
 
-static SIDE NAME(right)(const PLAN *plan, int64_t batch, int64_t column, int64_t columns, int64_t start, int64_t length, T *own)
+static SIDE NAME(right)(const PLAN *plan, int64_t batch, int64_t row, int64_t column, int64_t columns, int64_t start,
+                        int64_t length, T *own)
 {
     const PRODUCT *product = plan->product;
     const int64_t nr = plan->kernel->nr, panels = blocks_of(plan->last_column - plan->first_column, nr);
-    if (plan->shared_b)
-        return (SIDE){NAME(panel)(plan, plan->shared_b, panels, nr, batch, start, (column - plan->first_column) / nr), nr * length,
-                      1, nr, 1, 0};
-    product->pack_b(product->b, plan->first_batch + batch, column, columns, start, length, nr, own);
-    return (SIDE){own, nr * length, 1, nr, 1, 0};
+    SIDE packed = {.at = own, .panel = nr * length, .outer = 1, .inner = nr, .packed = 1, .after = own};
+    if (plan->shared_b) {
+        const int64_t panel = (column - plan->first_column) / nr;
+        const int64_t next = start + length < plan->last_term ? start + length : plan->first_term;
+        packed.at = NAME(panel)(plan, plan->shared_b, panels, nr, batch, start, panel);
+        packed.after = NAME(panel)(plan, plan->shared_b, panels, nr, batch, next, panel);
+        if (!plan->packs_first || row > 0)
+            return packed;
+        own = (T *)packed.at;
+    }
+    const dg_matrix *first = plan->packs_first;
+    const int64_t at = plan->first_batch + batch, whole = first ? columns / nr * nr : 0;
+    if (whole) {
+        packed.unpacked = (const T *)first->data + dg_matrix_offset(first, at) + column + start * first->inner;
+        packed.unpacked_inner = first->inner;
+    }
+    if (whole < columns)
+        product->pack_b(product->b, at, column + whole, columns - whole, start, length, nr, own + whole * length);
+    return packed;
 }
 
 /* Multiplies by the right operand where it lies, if it is not packed; gives for how many columns: without the last ones, which
@@ -224,13 +271,15 @@ static int64_t NAME(direct_columns)(const PLAN *plan, int64_t at, int64_t rows, 
     if (!matrix || NAME(is_turned)(plan))
         return 0;
     const T *from = (const T *)matrix->data + dg_matrix_offset(matrix, at) + column * matrix->outer + start * matrix->inner;
-    if (rows <= FEW_ROWS) {
-        for (int64_t i = 0; i < rows; ++i)
-            kernel->along(length, a->at + i * a->outer, a->inner, from, matrix->inner, columns, c + i * ldc, accumulate);
+    if (plan->by_rows) {
+        const int64_t most = a->packed ? least(plan->height, DG_FEW_ROWS) : DG_FEW_ROWS;
+        for (int64_t i = 0; i < rows; i += most)
+            kernel->few(least(most, rows - i), length, a->at + i * a->outer, a->outer, a->inner, from, matrix->inner, columns,
+                        c + i * ldc, ldc, accumulate);
         return columns;
     }
     const int64_t half = kernel->nr / 2, n = columns / half * half;
-    const SIDE b = {from, kernel->nr, 1, matrix->inner, 0, 0};
+    const SIDE b = {.at = from, .panel = kernel->nr, .outer = 1, .inner = matrix->inner};
     if (n)
         NAME(tiles)(kernel, plan->height, rows, n, length, a, &b, c, ldc, accumulate);
     return n;
@@ -297,7 +346,7 @@ static void NAME(some_rows)(const PLAN *plan, int64_t batch, int64_t row, int64_
             turned + NAME(direct_columns)(plan, at, rows, column, columns, start, length, &a, to, ld, accumulate);
         for (int64_t j = direct; j < columns; j += plan->group) {
             const int64_t width = least(plan->group, columns - j);
-            const SIDE b = NAME(right)(plan, batch, column + j, width, start, length, own_b);
+            const SIDE b = NAME(right)(plan, batch, row, column + j, width, start, length, own_b);
             NAME(tiles)(plan->kernel, plan->height, rows, width, length, &a, &b, to + j, ld, accumulate);
         }
     }
@@ -348,86 +397,7 @@ static void NAME(add_up)(void *const *buffers, const int64_t *sizes, int64_t lo,
     }
 }
 
-static double NAME(terms)(const PRODUCT *product)
-{
-    const int64_t of_an_element = product->k + (product->finish ? FINISH_TERMS : 0);
-    return (double)product->m * (double)product->n * (double)of_an_element;
-}
-
-/* what an operand is in memory if it can be read where it lies, else null */
-static const dg_matrix *NAME(in_place)(JOIN(dg_pack, SUFFIX) pack, const void *operand)
-{
-    const dg_matrix *matrix = operand;
-    return pack == JOIN(dg_pack_matrix, SUFFIX) && matrix->element == ELEMENT ? matrix : NULL;
-}
-
-/* Which operands are read where they lie: those that are multiplied with few rows or columns, which would not earn what packing
-   costs.  Not a right operand with long rows, though: the rows of its tiles would drive one another out of the caches. */
-static void NAME(choose_direct)(PLAN *plan)
-{
-    const PRODUCT *product = plan->product;
-    const int64_t m = product->m, k = product->k;
-    const dg_matrix *a = NAME(in_place)(product->pack_a, product->a), *b = NAME(in_place)(product->pack_b, product->b);
-    const int64_t few = 2 * plan->kernel->nr;
-    const int few_uses = product->n <= DIRECT && (!a || a->inner == 1 || k <= few || product->n <= few);
-    plan->direct_a = few_uses || m <= FEW_ROWS ? a : NULL;
-    if (!b)
-        return;
-    const int64_t step = b->inner < 0 ? -b->inner : b->inner;
-    const int is_near = least(k, DG_KC) * step <= NEAR * plan->kernel->nr;
-    const int by_rows = b->outer == 1 && (m <= FEW_ROWS || (m <= DIRECT && is_near));
-    if (by_rows || (b->inner == 1 && m == 1 && plan->direct_a && plan->kernel->turned))
-        plan->direct_b = b;
-}
-
-/* Whether threads share out the terms, of a small result that has many of them; if so, in spans of how many. */
-static int NAME(shares_terms)(PLAN *plan, int64_t wanted)
-{
-    const PRODUCT *product = plan->product;
-    const int64_t m = product->m, n = product->n, of_a_block = m * n * DG_KC, blocks = blocks_of(product->k, DG_KC);
-    const int64_t length = blocks_of(PART_TERMS, of_a_block), spans = blocks_of(wanted, product->batches);
-    const int is_small = m <= 2 * BLOCK_ROWS && m * n <= BLOCK_ROWS * BLOCK_COLUMNS;
-    if (wanted < 2 || !is_small || blocks < spans * length || !product->c || NAME(is_turned)(plan))
-        return 0;
-    plan->rows = rounded(m, plan->height);
-    plan->columns = rounded(n, plan->kernel->nr);
-    plan->span = DG_KC * blocks_of(blocks, spans);
-    return 1;
-}
-
-/* The sizes of parts: large ones for the sake of the caches, but enough of them for the threads. */
-static void NAME(choose_parts)(PLAN *plan, int64_t threads)
-{
-    const PRODUCT *product = plan->product;
-    const int64_t wanted = threads < 2 ? 1 : threads * PARTS_OF_A_THREAD;
-    const int64_t mr = plan->height, nr = plan->kernel->nr, m = product->m, n = product->n;
-    const double terms = NAME(terms)(product);
-    plan->rows = least(rounded(BLOCK_ROWS, mr), rounded(m, mr));
-    plan->columns = m <= FEW_ROWS ? rounded(n, nr) : least(rounded(BLOCK_COLUMNS, nr), rounded(n, nr));
-    plan->span = product->k;
-    if (product->batches >= threads * PARTS_OF_A_THREAD) {
-        if (m <= 4 * BLOCK_ROWS && n <= BLOCK_COLUMNS)
-            plan->rows = rounded(m, mr); /* a part is a batch element: nothing is shared */
-        return;
-    }
-    if (NAME(shares_terms)(plan, wanted))
-        return;
-    for (;;) {
-        const int64_t in_batch = blocks_of(m, plan->rows) * blocks_of(n, plan->columns);
-        if (in_batch * product->batches >= wanted || terms / (double)in_batch < 2 * PART_TERMS)
-            return;
-        if (plan->direct_b && plan->direct_b->outer == 1 && m <= FEW_ROWS && plan->columns < 2 * LONG_ROW / (int64_t)sizeof(T))
-            return;
-        if (plan->columns >= 2 * plan->rows && plan->columns > 4 * nr)
-            plan->columns = rounded(blocks_of(plan->columns, 2), nr);
-        else if (plan->rows > 4 * mr)
-            plan->rows = rounded(blocks_of(plan->rows, 2), mr);
-        else if (plan->columns > 2 * nr)
-            plan->columns = rounded(blocks_of(plan->columns, 2), nr);
-        else
-            return;
-    }
-}
+#include "driver_choices.h"
 
 /* one chunk: its panels, then its parts */
 static void NAME(run_chunk)(const dg_runtime *rt, PLAN *plan, int64_t threads, dg_stop *stop)
@@ -451,49 +421,6 @@ static void NAME(run_chunk)(const dg_runtime *rt, PLAN *plan, int64_t threads, d
         rt->parallel(NAME(parts), buffers, NULL, n_parts, 1, 1, stop);
     if (plan->partial && !stop->stopped)
         rt->parallel(NAME(add_up), buffers, NULL, plan->batches * plan->product->m, 1, 1 + SUMMED / plan->product->n, stop);
-}
-
-/* What is shared, and the sizes of chunks: several batch elements, or of a large one some columns and blocks of terms, so that the
-   panels of both operands stay in the last cache.  Gives how many elements of memory it takes. */
-static int64_t NAME(choose_chunks)(PLAN *plan, int64_t threads)
-{
-    const PRODUCT *product = plan->product;
-    const int64_t mr = plan->height, nr = plan->kernel->nr, m = product->m, n = product->n, k = product->k;
-    const int64_t room = SHARED_BYTES / (int64_t)sizeof(T);
-    const int64_t fewest = product->c ? least(k, DG_KC) : k; /* terms: without a result array, sums cannot wait */
-    const int64_t half = fewest ? room / fewest / 2 : room;
-    const int share_b = m > plan->rows && !plan->direct_b;
-    const int share_a = n > plan->columns && !plan->direct_a && rounded(m, mr) <= half;
-    plan->chunk_columns = rounded(n, nr);
-    if (share_b && plan->chunk_columns > half)
-        plan->chunk_columns = half < plan->columns ? plan->columns : half / plan->columns * plan->columns;
-    if (share_b && !share_a && !plan->direct_a && blocks_of(m, plan->rows) >= threads * PARTS_OF_A_THREAD)
-        plan->columns = plan->chunk_columns; /* each part packs its own rows: once */
-    const int64_t width = (share_a ? rounded(m, mr) : 0) + (share_b ? plan->chunk_columns : 0);
-    plan->chunk_batches = product->batches;
-    plan->chunk_terms = k ? k : 1;
-    plan->size_partial = 0;
-    if (plan->span < k) {
-        const int64_t of_a_block = product->batches * m * n, blocks = least(blocks_of(k, DG_KC), 1 + room / of_a_block);
-        plan->chunk_terms = blocks * DG_KC;
-        plan->size_partial = rounded(of_a_block * blocks, ALIGNED);
-    }
-    if (width && width * k > room) {
-        plan->chunk_batches = 1;
-        plan->chunk_terms = product->c && room / width < k ? rounded(room / width + 1, DG_KC) - DG_KC : k;
-        plan->chunk_terms = plan->chunk_terms < fewest ? fewest : plan->chunk_terms;
-    } else if (width && k)
-        plan->chunk_batches = least(room / (width * k), product->batches);
-    /* rows that are used once are read from end to end: pieces of them would come more slowly */
-    plan->together = share_b && plan->direct_a && plan->direct_a->inner == 1 && n <= nr ? plan->height : plan->rows;
-    const int64_t length = least(k, DG_KC), panels = plan->chunk_batches * plan->chunk_terms;
-    plan->own_a = share_a || plan->direct_a ? 0 : rounded(plan->rows * length, ALIGNED);
-    plan->group = share_b ? plan->columns : least(plan->columns, GROUP * nr);
-    plan->own_b = share_b ? 0 : rounded(plan->group * length, ALIGNED);
-    plan->own_size = plan->own_a + plan->own_b + (product->c ? 0 : rounded(plan->rows * plan->columns, ALIGNED));
-    plan->size_a = share_a ? rounded(rounded(m, mr) * panels, ALIGNED) : 0;
-    plan->size_b = share_b ? plan->chunk_columns * panels : 0;
-    return plan->own_size * threads + plan->size_a + plan->size_b + plan->size_partial;
 }
 
 /* of a column that was computed as a row */

@@ -36,20 +36,26 @@ enum { NAME(LANES) = BYTES / sizeof(T), NAME(NR) = 2 * NAME(LANES), NAME(MR) = 0
 #define TWO(X) X(0) X(1)
 #define THREE(X) TWO(X) X(2)
 #define FOUR(X) THREE(X) X(3)
-static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, int accumulate)
-{
-    DG_ROWS(DECLARE)
-#define PREFETCH(i)                                                                                                   \
-    __builtin_prefetch(c + i * ldc, 1);                                                                               \
-    __builtin_prefetch(c + i * ldc + NAME(NR) - 1, 1); /* c is seldom aligned: the row's second line */
-    DG_ROWS(PREFETCH)
-#undef PREFETCH
+#define SIX(X) FOUR(X) X(4) X(5)
 #define STEP(i)                                                                                                       \
     {                                                                                                                 \
         const T left = a[TERM * NAME(MR) + i];                                                                        \
         low##i += left * low;                                                                                         \
         high##i += left * high;                                                                                       \
     }
+/* the result's rows are fetched one by one: many at once would hold up what is read meanwhile */
+#define FETCH_RESULT                                                                                                  \
+    if (row < c + NAME(MR) * ldc) { /* c is seldom aligned: lines of both ends */                                     \
+        __builtin_prefetch(row, 1);                                                                                   \
+        __builtin_prefetch(row + LANES, 1);                                                                           \
+        __builtin_prefetch(row + NAME(NR) - 1, 1);                                                                    \
+        row += ldc;                                                                                                   \
+    }
+static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, int accumulate, const T *next)
+{
+    enum { LINE = 64 / sizeof(T) };
+    const T *row = c;
+    DG_ROWS(DECLARE)
 #define ADD_TERM(p)                                                                                                   \
     {                                                                                                                 \
         enum { TERM = p };                                                                                            \
@@ -60,16 +66,52 @@ static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, in
         EIGHT(ADD_TERM)
         a += (0 EIGHT(ONE)) * NAME(MR);
         b += (0 EIGHT(ONE)) * NAME(NR);
+        FETCH_RESULT
+        __builtin_prefetch(next, 0, 2);
+        __builtin_prefetch(next + LINE, 0, 2);
+        next += 2 * LINE;
     }
     for (; k > 0; --k) {
         ADD_TERM(0)
         a += NAME(MR);
         b += NAME(NR);
     }
-#undef STEP
 #undef ADD_TERM
     DG_ROWS(PUT)
 }
+
+static void NAME(packing)(int64_t k, const T *a, const T *b, int64_t b_inner, T *to, T *c, int64_t ldc, int accumulate)
+{
+    enum { AHEAD = 8 };
+    const T *row = c;
+    DG_ROWS(DECLARE)
+#define ADD_TERM(p)                                                                                                   \
+    {                                                                                                                 \
+        enum { TERM = p };                                                                                            \
+        const V low = *(const V *)b, high = *(const V *)(b + LANES);                                                  \
+        *(V *)(to + TERM * NAME(NR)) = low;                                                                           \
+        *(V *)(to + TERM * NAME(NR) + LANES) = high;                                                                  \
+        __builtin_prefetch(b + AHEAD * b_inner);                                                                      \
+        __builtin_prefetch(b + AHEAD * b_inner + NAME(NR) - 1);                                                       \
+        DG_ROWS(STEP)                                                                                                 \
+        b += b_inner;                                                                                                 \
+    }
+    for (; k >= 0 FOUR(ONE); k -= 0 FOUR(ONE)) {
+        FOUR(ADD_TERM)
+        a += (0 FOUR(ONE)) * NAME(MR);
+        to += (0 FOUR(ONE)) * NAME(NR);
+        FETCH_RESULT
+    }
+    for (; k > 0; --k) {
+        ADD_TERM(0)
+        a += NAME(MR);
+        to += NAME(NR);
+    }
+#undef ADD_TERM
+    DG_ROWS(PUT)
+}
+#undef STEP
+#undef FETCH_RESULT
 
 /* Whole tiles of rows that are contiguous along the sum (inner is 1), or below one another (outer is 1).  Any strides would take an
    address for each row, which are more than there are registers. */
@@ -79,13 +121,10 @@ static void NAME(micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, in
         DG_ROWS(STEPS)                                                                                                \
         b += b_inner;                                                                                                 \
     }
-static void NAME(rows_along)(int64_t k, const T *a, int64_t outer, const T *b, int64_t b_inner, T *c, int64_t ldc, int accumulate)
-{
-    const T *third = a + 3 * outer, *sixth = a + 6 * outer, *ninth = a + 9 * outer;
-    DG_ROWS(DECLARE)
+#define LEFT(i) (i < 3 ? a : i < 6 ? third : i < 9 ? sixth : ninth)[i % 3 * outer + TERM]
 #define STEP(i)                                                                                                       \
     {                                                                                                                 \
-        const T left = (i < 3 ? a : i < 6 ? third : i < 9 ? sixth : ninth)[i % 3 * outer + TERM];                     \
+        const T left = LEFT(i);                                                                                       \
         low##i += left * low;                                                                                         \
         high##i += left * high;                                                                                       \
     }
@@ -94,19 +133,60 @@ static void NAME(rows_along)(int64_t k, const T *a, int64_t outer, const T *b, i
         enum { TERM = p };                                                                                            \
         TERM_OF(STEP)                                                                                                 \
     }
-    for (; k >= 0 EIGHT(ONE); k -= 0 EIGHT(ONE)) {
-        EIGHT(ADD_TERM)
-        a += 0 EIGHT(ONE);
-        third += 0 EIGHT(ONE);
-        sixth += 0 EIGHT(ONE);
-        ninth += 0 EIGHT(ONE);
+#define DECLARE_LOW(i) V low##i = {0};
+#define STEP_LOW(i) low##i += LEFT(i) * low;
+#define PUT_LOW(i) *(V *)(c + i * ldc) = accumulate ? (V)(*(const V *)(c + i * ldc) + low##i) : low##i;
+#define ADD_TERM_LOW(p)                                                                                               \
+    {                                                                                                                 \
+        enum { TERM = p };                                                                                            \
+        const V low = *(const V *)b;                                                                                  \
+        DG_ROWS(STEP_LOW)                                                                                             \
+        b += b_inner;                                                                                                 \
     }
-    for (; k > 0; --k, ++a, ++third, ++sixth, ++ninth)
-        ADD_TERM(0)
-#undef ADD_TERM
+/* a cache line of each row, in as many terms as it has */
+#define FETCH(i)                                                                                                      \
+    if (sizeof(T) == 8 || i % 2 == SOME)                                                                              \
+        __builtin_prefetch(&LEFT(i) + ahead, 0, 2);
+#define FETCH_NONE
+#define FETCH_ROWS                                                                                                    \
+    if (k & (0 EIGHT(ONE))) {                                                                                         \
+        enum { SOME = 0, TERM = 0 };                                                                                  \
+        DG_ROWS(FETCH)                                                                                                \
+    } else {                                                                                                          \
+        enum { SOME = 1, TERM = 0 };                                                                                  \
+        DG_ROWS(FETCH)                                                                                                \
+    }
+#define DEFINE_ALONG(name, DECLARE_SUMS, ADD, PUT_SUMS, FETCH_SOME)                                                   \
+    static void NAME(name)(int64_t k, const T *a, int64_t outer, const T *b, int64_t b_inner, T *c, int64_t ldc, int accumulate, \
+                           int64_t ahead)                                                                             \
+    {                                                                                                                 \
+        const T *third = a + 3 * outer, *sixth = a + 6 * outer, *ninth = a + 9 * outer;                               \
+        DG_ROWS(DECLARE_SUMS)                                                                                         \
+        for (; k >= 0 EIGHT(ONE); k -= 0 EIGHT(ONE)) {                                                                \
+            FETCH_SOME                                                                                                \
+            EIGHT(ADD)                                                                                                \
+            a += 0 EIGHT(ONE);                                                                                        \
+            third += 0 EIGHT(ONE);                                                                                    \
+            sixth += 0 EIGHT(ONE);                                                                                    \
+            ninth += 0 EIGHT(ONE);                                                                                    \
+        }                                                                                                             \
+        for (; k > 0; --k, ++a, ++third, ++sixth, ++ninth)                                                            \
+            ADD(0)                                                                                                    \
+        DG_ROWS(PUT_SUMS)                                                                                             \
+    }
+DEFINE_ALONG(rows_along, DECLARE, ADD_TERM, PUT, FETCH_NONE)
+DEFINE_ALONG(streamed, DECLARE, ADD_TERM, PUT, FETCH_ROWS)
+DEFINE_ALONG(streamed_narrow, DECLARE_LOW, ADD_TERM_LOW, PUT_LOW, FETCH_ROWS)
+#undef LEFT
 #undef STEP
-    DG_ROWS(PUT)
-}
+#undef ADD_TERM
+#undef STEP_LOW
+#undef PUT_LOW
+#undef ADD_TERM_LOW
+#undef FETCH
+#undef FETCH_NONE
+#undef FETCH_ROWS
+#undef DEFINE_ALONG
 
 static void NAME(rows_down)(int64_t k, const T *a, int64_t inner, const T *b, int64_t b_inner, T *c, int64_t ldc, int accumulate)
 {
@@ -175,12 +255,14 @@ static void NAME(rows_down)(int64_t k, const T *a, int64_t inner, const T *b, in
 #define ROW_TERM_two_rows(p) ROW_TERM(TWO)
 #define ROW_TERM_three_rows(p) ROW_TERM(THREE)
 #define ROW_TERM_four_rows(p) ROW_TERM(FOUR)
+#define ROW_TERM_six_rows(p) ROW_TERM(SIX)
 #define ROW_TERM_eight_rows(p) ROW_TERM(EIGHT)
 #define ROW_TERM_all_rows(p) ROW_TERM(DG_ROWS)
 DEFINE_ROWS(two_rows, TWO)
 DEFINE_ROWS(three_rows, THREE)
 DEFINE_ROWS(four_rows, FOUR)
 #ifdef MANY_ROWS
+DEFINE_ROWS(six_rows, SIX)
 DEFINE_ROWS(eight_rows, EIGHT)
 #endif
 DEFINE_ROWS(all_rows, DG_ROWS)
@@ -189,7 +271,7 @@ static void NAME(direct)(int64_t rows, int64_t k, const T *a, int64_t outer, int
                          int64_t ldc, int accumulate)
 {
     if (rows == NAME(MR) && inner == 1)
-        NAME(rows_along)(k, a, outer, b, b_inner, c, ldc, accumulate);
+        NAME(rows_along)(k, a, outer, b, b_inner, c, ldc, accumulate, 0);
     else if (rows == NAME(MR) && outer == 1)
         NAME(rows_down)(k, a, inner, b, b_inner, c, ldc, accumulate);
     else if (rows <= 2)
@@ -199,6 +281,8 @@ static void NAME(direct)(int64_t rows, int64_t k, const T *a, int64_t outer, int
     else if (rows == 4)
         NAME(four_rows)(rows, k, a, outer, inner, b, b_inner, c, ldc, accumulate);
 #ifdef MANY_ROWS
+    else if (rows <= 6)
+        NAME(six_rows)(rows, k, a, outer, inner, b, b_inner, c, ldc, accumulate);
     else if (rows <= 8)
         NAME(eight_rows)(rows, k, a, outer, inner, b, b_inner, c, ldc, accumulate);
 #endif
@@ -207,7 +291,6 @@ static void NAME(direct)(int64_t rows, int64_t k, const T *a, int64_t outer, int
 }
 
 /* ... of one vector of columns */
-#define DECLARE_LOW(i) V low##i = {0};
 #define STEP_LOW(i) low##i += a[from##i] * low;
 #define ADD_LOW(i) low##i = *(const V *)(c + to##i) + low##i;
 #define STORE_LOW(i) *(V *)(c + to##i) = low##i;
@@ -307,48 +390,7 @@ static void NAME(three_wide)(int64_t rows, int64_t k, const T *a, int64_t outer,
 #undef ADD
 #undef STORE
 
-/* One row by rows of b, which are read from end to end, several at a time: the sums stay in the first cache. */
-static void NAME(along)(int64_t k, const T *a, int64_t inner, const T *b, int64_t b_inner, int64_t columns, T *c, int accumulate)
-{
-    enum { ROWS = 0 EIGHT(ONE), CHUNK = 8192 / sizeof(T) };
-    T sums[CHUNK];
-    for (int64_t first = 0; first < columns; first += CHUNK) {
-        const int64_t n = columns - first < CHUNK ? columns - first : CHUNK;
-        int64_t p = 0, j;
-        memset(sums, 0, (size_t)n * sizeof(T));
-        for (; p + ROWS <= k; p += ROWS) {
-#define TERM(q)                                                                                                       \
-    const T left##q = a[(p + q) * inner];                                                                             \
-    const T *const row##q = b + (p + q) * b_inner + first;
-            EIGHT(TERM)
-#undef TERM
-            for (j = 0; j + LANES <= n; j += LANES) {
-                V sum = *(const V *)(sums + j);
-#define ADD(q) sum += left##q * *(const V *)(row##q + j);
-                EIGHT(ADD)
-#undef ADD
-                *(V *)(sums + j) = sum;
-            }
-            for (; j < n; ++j) {
-                T sum = sums[j];
-#define ADD(q) sum += left##q * row##q[j];
-                EIGHT(ADD)
-#undef ADD
-                sums[j] = sum;
-            }
-        }
-        for (; p < k; ++p) {
-            const T left = a[p * inner], *row = b + p * b_inner + first;
-            for (j = 0; j + LANES <= n; j += LANES)
-                *(V *)(sums + j) += left * *(const V *)(row + j);
-            for (; j < n; ++j)
-                sums[j] += left * row[j];
-        }
-        for (j = 0; j < n; ++j)
-            c[first + j] = accumulate ? c[first + j] + sums[j] : sums[j];
-    }
-}
-
+#include "kernel_few.h"
 #include "kernel_windows.h"
 
 #ifdef TURNED
@@ -410,8 +452,9 @@ static void NAME(turned)(int64_t k, const T *a, int64_t inner, const int64_t *a_
 #define TURNED_KERNEL NULL, 0
 #endif
 
-const JOIN(dg, kernel, SUFFIX) NAME(dg_kernel) = {QUOTE(ISA), NAME(MR), NAME(NR), NAME(micro), NAME(direct), NAME(narrow),
-                                                  NAME(one_row), NAME(three_wide), NAME(along), TURNED_KERNEL, WINDOWS, NAME(stretches)};
+const JOIN(dg, kernel, SUFFIX) NAME(dg_kernel) = {
+    QUOTE(ISA), NAME(MR), NAME(NR), NAME(micro), NAME(packing), NAME(direct), NAME(narrow),
+    {NAME(streamed), NAME(streamed_narrow)}, NAME(one_row), NAME(three_wide), NAME(few), TURNED_KERNEL, WINDOWS, NAME(stretches)};
 
 #undef JOIN_
 #undef JOIN
@@ -428,6 +471,7 @@ const JOIN(dg, kernel, SUFFIX) NAME(dg_kernel) = {QUOTE(ISA), NAME(MR), NAME(NR)
 #undef ISA
 #undef BYTES
 #undef EIGHT
+#undef SIX
 #undef FOUR
 #undef THREE
 #undef TWO
@@ -437,6 +481,7 @@ const JOIN(dg, kernel, SUFFIX) NAME(dg_kernel) = {QUOTE(ISA), NAME(MR), NAME(NR)
 #undef ROW_TERM_two_rows
 #undef ROW_TERM_three_rows
 #undef ROW_TERM_four_rows
+#undef ROW_TERM_six_rows
 #undef ROW_TERM_eight_rows
 #undef ROW_TERM_all_rows
 #undef MANY_ROWS

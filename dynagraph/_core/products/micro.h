@@ -31,6 +31,7 @@ enum {
     DG_MAX_MR = 16,    /* of all kernels */
     DG_MAX_NR = 64,
     DG_STRIPS = 4,
+    DG_FEW_ROWS = 8,
     DG_TURNED = 4,     /* groups of turned columns */
     DG_BATCH_AXES = 8, /* leading axes of a dg_matrix */
 };
@@ -73,23 +74,29 @@ typedef struct dg_stretch {
         const char *isa;                                                                                              \
         int32_t mr, nr;                                                                                               \
         /* c[i * ldc + j] = (accumulate ? c[i * ldc + j] : 0) + sum over p of a[p * mr + i] * b[p * nr + j], of a whole tile; */ \
-        /* panels are aligned to the size of an element */                                                            \
-        void (*micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, int accumulate);                          \
+        /* panels are aligned to the size of an element.  next: what is read soon, of which it fetches 16 bytes for each term */ \
+        void (*micro)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, int accumulate, const T *next);           \
+        /* the same of a panel of b that lies at b[p * b_inner + j], which it also packs: `to` is written */            \
+        void (*packing)(int64_t k, const T *a, const T *b, int64_t b_inner, T *to, T *c, int64_t ldc, int accumulate); \
         /* the same where panels are not packed: of rows <= mr, a[i * a_outer + p * a_inner], and of b[p * b_inner + j] */ \
         void (*direct)(int64_t rows, int64_t k, const T *a, int64_t a_outer, int64_t a_inner, const T *b, int64_t b_inner, T *c, \
                        int64_t ldc, int accumulate);                                                                  \
         /* the same of half as many columns */                                                                         \
         void (*narrow)(int64_t rows, int64_t k, const T *a, int64_t a_outer, int64_t a_inner, const T *b, int64_t b_inner, T *c, \
                        int64_t ldc, int accumulate);                                                                  \
+        /* direct and narrow of mr rows that are contiguous along p and are read once: the rows that lie `ahead` elements \
+           behind them are fetched */                                                                                 \
+        void (*streamed[2])(int64_t k, const T *a, int64_t a_outer, const T *b, int64_t b_inner, T *c, int64_t ldc,    \
+                            int accumulate, int64_t ahead);                                                           \
         /* one row of DG_STRIPS panels of b that lie `strip` elements apart: c[s * nr + j] */                         \
         void (*one_row)(int64_t k, const T *a, int64_t a_inner, const T *b, int64_t b_inner, int64_t strip, T *c,     \
                         int accumulate);                                                                              \
         /* rows <= 3 of two panels of b, likewise */                                                                    \
         void (*three_wide)(int64_t rows, int64_t k, const T *a, int64_t a_outer, int64_t a_inner, const T *b, int64_t b_inner, \
                            int64_t strip, T *c, int64_t ldc, int accumulate);                                         \
-        /* one row of any number of columns that are not packed, b[p * b_inner + j] */                                 \
-        void (*along)(int64_t k, const T *a, int64_t a_inner, const T *b, int64_t b_inner, int64_t columns, T *c,     \
-                      int accumulate);                                                                                \
+        /* rows <= DG_FEW_ROWS of any number of columns that are not packed, b[p * b_inner + j]; k <= DG_KC */          \
+        void (*few)(int64_t rows, int64_t k, const T *a, int64_t a_outer, int64_t a_inner, const T *b, int64_t b_inner, \
+                    int64_t columns, T *c, int64_t ldc, int accumulate);                                              \
         /* one row of four groups of `turned_columns` columns that are contiguous along p, or null: column i of group g is \
            b[g % 2 * b_group[0] + g / 2 * b_group[1] + i * b_outer + p], and its row a[p * a_inner + likewise a_group's].  \
            Groups are other columns, or other terms.  next: the b of a later call, to be fetched */                          \
