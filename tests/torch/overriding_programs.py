@@ -62,7 +62,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     "attributes": lambda t, F, s, p, b, q: [s.shape, s.dtype, s.grad, s.data, s.is_leaf, s.size(), s.dim(), s.ndim],
     "items": lambda t, F, s, p, b, q: [s[0], s[1:], list(s), len(s), float(s[0]), bool(s[0] > 0), s.tolist(), 1.0 in s],
     "in place": lambda t, F, s, p, b, q: [s.add_(1), s.mul_(2), s.__iadd__(p), s.__setitem__(0, 5.0), s, s.zero_()],
-    "linear algebra": lambda t, F, s, p, b, q: [t.linalg.norm(s), t.fft.rfft(s), t.special.erf(s)],
+    "linear algebra": lambda t, F, s, p, b, q: [t.linalg.norm(s), t.fft.rfft(s), t.special.expit(s)],
     "layers": lambda t, F, s, p, b, q: [t.nn.ReLU()(s), t.nn.Sequential(t.nn.Identity(), t.nn.Tanh())(s), t.nn.Parameter(p) + 1],
     "attributes of classes": lambda t, F, s, p, b, q: [(b + 1).extra, isinstance(b, t.Tensor), t.is_tensor(b), type(b * 2)],
     "without": lambda t, F, s, p, b, q: _without(t, s),

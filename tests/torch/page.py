@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from dynagraph.torch.core import tensor as core
-from dynagraph.torch.core.overriding import Overridable
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.functions import common
 
@@ -79,12 +78,7 @@ ignite, accelerate. With `torch.compile`, forward and as training steps of sever
 mlp-mixer-pytorch, egnn-pytorch, perceiver-pytorch, siren-pytorch, vector-quantize-pytorch, pytorch-msssim, torchdiffeq. What
 calls einops is one program for each size, and the first call of a size is plain: einops remembers sizes in a cache. Not there:
 e3nn (it writes code by `torch.fx`), torch-geometric (`torch.ops.aten`), tensordict (functorch's layers), transformers 5 and
-opacus (parts of `torch.distributed`), torchvision's operators in C++ (`nms`).
-
-Functions, methods, operators and properties ask the `__torch_function__` of subclasses of Tensor, whose results are of the subclass
-where they say nothing else, and of other objects among the arguments of functions; in compiled functions, too. Asked are classes
-that are defined after a first subclass of Tensor, or after `torch.overrides` was imported. A method of a plain tensor does not ask
-for its other arguments (`p.add_(s)`; the operators do), and there are no modes (`TorchFunctionMode`).
+opacus (parts of `torch.distributed`), torchvision's operators in C++ (`nms`). Functions do not ask for `__torch_function__`.
 
 ## Compiled functions
 
@@ -258,7 +252,6 @@ def kind_of(owner: Any, name: str) -> str:
     if owner is None or value is MISSING or getattr(value, "is_refusal", False):
         return "not yet"
     function = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
-    function = function.function if isinstance(function, Overridable) else function
     return "decomposes" if isinstance(function, types.FunctionType) and decomposes(function, name) else "has"
 
 
