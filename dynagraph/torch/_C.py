@@ -9,7 +9,6 @@ from dynagraph.torch.core.batching import running
 from dynagraph.torch.core.devices import device as device
 from dynagraph.torch.core.dtypes import Size as Size
 from dynagraph.torch.core.dtypes import dtype as dtype
-from dynagraph.torch.core.overriding import Disabled, disabled
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.missing import getattr_of
 
@@ -51,8 +50,21 @@ def _len_torch_function_stack() -> int:
     return 0
 
 
-_disabled_torch_function_impl = disabled
-DisableTorchFunctionSubclass = Disabled
+def _disabled_torch_function_impl(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """What classes name as their ``__torch_function__`` that want none: the function itself."""
+    return func(*args, **(kwargs or {}))
+
+
+class DisableTorchFunctionSubclass:
+    """A context without calls of ``__torch_function__``: functions make none."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+
 DisableTorchFunction = DisableTorchFunctionSubclass
 
 

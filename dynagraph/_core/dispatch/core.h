@@ -250,7 +250,6 @@ enum {
     DG_AUTOCAST_CPU_DTYPE = 31 << 9,
     DG_AUTOCAST_CUDA_DTYPE = 31 << 14,
     DG_UNHOOKABLE = 1 << 19,
-    DG_UNASKED = 1 << 20,
 };
 extern PyTypeObject dg_GradModesType;
 int dg_grad_modes(void); /* of this thread */

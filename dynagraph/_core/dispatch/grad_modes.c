@@ -56,7 +56,6 @@ static PyGetSetDef attributes[] = {
     {"anomaly", get_mode, set_mode, "Whether nodes keep where they were made.", (void *)DG_ANOMALY},
     {"check_nan", get_mode, set_mode, "Whether anomaly detection looks for NaN.", (void *)DG_CHECK_NAN},
     {"hooked", get_mode, set_mode, "Whether saved tensors go through hooks.", (void *)DG_HOOKED},
-    {"unasked", get_mode, set_mode, "Whether no class's __torch_function__ is asked.", (void *)DG_UNASKED},
     {"unhookable", get_mode, set_mode, "Whether such hooks are refused.", (void *)DG_UNHOOKABLE},
     {"autocast", get_mode, set_mode, "Whether functions have to ask for autocast.", (void *)DG_AUTOCAST},
     {"autocast_cpu", get_mode, set_mode, "Whether autocast is on for the CPU.", (void *)DG_AUTOCAST_CPU},

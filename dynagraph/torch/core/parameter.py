@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import devices, dtypes
-from dynagraph.torch.core.overriding import disabled
 from dynagraph.torch.core.storage import Storage
 from dynagraph.torch.core.tensor import Tensor, _TensorMeta, storage_of, wrap
 
@@ -48,8 +47,6 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     Parameter containing:
     tensor([0., 0.], requires_grad=True)
     """
-
-    __torch_function__ = disabled
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
         if data is None:

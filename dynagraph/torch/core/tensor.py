@@ -56,16 +56,8 @@ def quiet(function: Callable[..., Any], arrays: Sequence[Any], attrs: dict[str, 
         _error_state.reset(token)
 
 
-BASES_OF: list[Callable[[tuple[type, ...], dict[str, Any]], tuple[type, ...]]] = []  # what changes the bases of subclasses
-
-
 class _TensorMeta(type):
     """`isinstance` of torch.Tensor and of its kin by dtype (torch.FloatTensor)."""
-
-    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **about: Any) -> Any:
-        for change in BASES_OF if bases else ():
-            bases = change(bases, namespace)
-        return super().__new__(mcls, name, bases, namespace, **about)
 
     def __repr__(cls) -> str:
         return "<class 'torch.Tensor'>" if cls is Tensor else super().__repr__()
@@ -104,7 +96,7 @@ class Tensor(metaclass=_TensorMeta):
     _post_hooks: Hooks | None = None
     _first_size: tuple[int, int] | None = None  # of a packed sequence's batch sizes: the first one, and the version it is of
     __array_priority__ = 1000  # operators of NumPy arrays leave these to tensors
-    __torch_function__: Any = None  # see overriding.py
+    __torch_function__: Any = None
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Tensor:
         return _legacy(cls, *args, **kwargs)

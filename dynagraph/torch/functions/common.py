@@ -29,7 +29,6 @@ from dynagraph.torch.core.autocast import autocasting
 from dynagraph.torch.core.dtypes import Size, dtype
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.large import LARGE, writing
-from dynagraph.torch.core.overriding import ACTIVATE, is_active, replace_functions
 from dynagraph.torch.core.primitives import Primitive
 from dynagraph.torch.core.tensor import (
     CAST,
@@ -90,21 +89,6 @@ def publish(module: dict[str, Any], namespace: str) -> None:
     """Put the functions of a namespace into the globals of a module, and name them for pickles (`name_for_pickles`)."""
     module.update(NAMESPACES[namespace])
     name_for_pickles(module["__name__"], "", NAMESPACES[namespace])
-    _published.append((module, namespace))
-    if is_active():
-        _have_functions_ask()
-
-
-_published: list[tuple[dict[str, Any], str]] = []
-
-
-def _have_functions_ask() -> None:
-    """Have what is published ask the classes of arguments, from the first class on that is asked."""
-    for module, namespace in _published:
-        replace_functions(module, NAMESPACES[namespace].values())
-
-
-ACTIVATE.append(_have_functions_ask)
 
 
 def name_for_pickles(module: str, prefix: str, functions: Mapping[str, Any]) -> None:
