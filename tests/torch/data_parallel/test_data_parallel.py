@@ -29,7 +29,7 @@ def passed(engine: str, count: int, *checks: str) -> list[str]:
 @needs_mpi
 def test_two_ranks_equal_one_process() -> None:
     checks = [name for name in ALL if name not in COMPILED]
-    assert len(checks) == 22 and passed("mpi", 2, *checks) == checks
+    assert len(checks) == 24 and passed("mpi", 2, *checks) == checks
 
 
 @needs_mpi
