@@ -1,6 +1,6 @@
 """Training steps of models, ours eager and compiled, against PyTorch's: the steps, the first call, the most memory.
 
-    OMP_WAIT_POLICY=passive python benchmarks/models.py [--threads 2] [--rounds 2] [--steps 15] [--only lstm] [--json out.json]
+    OMP_WAIT_POLICY=passive python benchmarks/models.py [--threads 2] [--rounds 2] [--steps 100] [--only lstm] [--json out.json]
 
 Each contender runs in processes of its own, in turn.  Figures are the least of the processes' medians.  First calls of compiled
 steps are given for an empty cache of kernels and programs, and for the one that this has left.  `--neighbour`: PyTorch's threads
@@ -180,7 +180,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=15)
+    parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--only", default="", help="workloads whose name has this")
     parser.add_argument("--contenders", default=";".join(CONTENDERS), help="names, separated by semicolons")
     parser.add_argument("--neighbour", action="store_true", help="PyTorch's threads spin in each process")
