@@ -26,6 +26,11 @@ ROWS = [
 ]
 
 
+BREAKS = {  # layers that are captured in parts, and why
+    "LinearCrossEntropyLoss(8, 3, options=LinearCrossEntropyOptions(True, batch_chunk_size=3), weight": "a mask chooses",
+}
+
+
 def arrays(value: Any) -> list[Any]:
     """All tensors of a nest as arrays, None for None."""
     if isinstance(value, torch.Tensor):
@@ -65,7 +70,8 @@ def test_compiled_steps_do_what_plain_ones_do(case: Case) -> None:
             assert same(arrays(got), arrays(expected)), f"{time} call"
             assert same(arrays(list(own[0].buffers())), arrays(list(plain[0].buffers()))), f"buffers after the {time} call"
     assert not compiled.stats.fallbacks, compiled.stats.last_error
-    assert not compiled.stats.breaks
+    known = next((why for name, why in BREAKS.items() if case.options["layer"][0].startswith(name)), None)
+    assert any(known in text for text in compiled.stats.breaks) if known else not compiled.stats.breaks
 
 
 def sets_an_attribute() -> Any:
