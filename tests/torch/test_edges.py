@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dynagraph as dg
 import dynagraph.torch as torch
 from dynagraph.torch.nn import functional as F
 
@@ -126,3 +127,17 @@ def test_names_that_are_loaded_late_are_listed() -> None:
     exec("from dynagraph.torch.nn import *", names)
     assert names["SyncBatchNorm"] is torch.nn.SyncBatchNorm and "SyncBatchNorm" in dir(torch.nn)
     assert "DistributedDataParallel" in dir(torch.nn.parallel)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
+def test_borders_of_no_width_are_copies(mode: str, compiled: bool) -> None:
+    """They were the input itself, which writes to the result then changed."""
+    pad = dg.compile(torch.nn.functional.pad) if compiled else torch.nn.functional.pad
+    for n in (4, 5, 6):
+        x = torch.ones(1, 6, n, requires_grad=True)
+        y = pad(x, [0, 0], mode)
+        y.detach().zero_()
+        assert float(x.sum()) == 6 * n
+        y.sum().backward()
+        assert float(x.grad.sum()) == 6 * n
