@@ -167,3 +167,22 @@ def test_an_exported_pool(tmp_path: Any) -> None:
     for given in (x, x[:3]):
         got, want = loaded(given), pools(given)
         assert got[0][0].equal(want[0][0]) and got[0][1].equal(want[0][1]) and got[1].equal(want[1]) and got[2].equal(want[2])
+
+
+@pytest.mark.parametrize("places_first", [False, True])
+def test_results_written_to_arguments_wait_for_what_reads_these_before(places_first: bool) -> None:
+    """Both results of one pool are one call, made where the first is: the second was written before its argument was read."""
+
+    def step(x: Any, out: Any) -> Any:
+        first, second = (1, 0) if places_first else (0, 1)
+        early = torch.nn.functional.max_pool2d(x, 2, return_indices=True)[first]
+        before = out * 3
+        out.copy_(torch.nn.functional.max_pool2d(x, 2, return_indices=True)[second])
+        return early, before
+
+    compiled = dg.compile(step, mode="max", fullgraph=True)
+    for n in (4, 6, 8):
+        x = torch.randn(2, 3, n, n)
+        own, plain = (torch.ones(2, 3, n // 2, n // 2, dtype=torch.float32 if places_first else torch.int64) for _ in range(2))
+        for got, wanted in zip((*compiled(x, own), own), (*step(x, plain), plain)):
+            assert torch.equal(got, wanted)

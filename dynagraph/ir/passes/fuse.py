@@ -198,7 +198,7 @@ class _Fuser:
     def _place_from(self, node: Node, sources: frozenset[Node], earliest: int) -> None:
         lowering = node.op.lowering
         group = self._own_group(node)
-        if self._join_call(node) or (node.is_op("block_reduce") and self._join_blocks(node)):
+        if self._join_call(node, earliest) or (node.is_op("block_reduce") and self._join_blocks(node)):
             return
         if group.joinable and not isinstance(lowering, (Library, Scan)):
             home = self._home(node, group, sources, range(earliest, len(self.groups)))
@@ -295,15 +295,15 @@ class _Fuser:
     def _is_temporary(self, node: Node) -> bool:
         return not is_input(node) and node not in self.graph.outputs and node not in self.reuse.kept
 
-    def _join_call(self, node: Node) -> bool:
-        """Several results of one call are one step."""
+    def _join_call(self, node: Node, earliest: int) -> bool:
+        """Several results of one call are one step, unless one is written to memory that is read in between."""
         key = call_key(node)
         if key is None:
             return False
-        for position, group in enumerate(self.groups):
-            first = group.members[0]
+        for position in range(earliest, len(self.groups)):
+            first = self.groups[position].members[0]
             if first.args == node.args and call_key(first) == key:
-                group.members.append(node)
+                self.groups[position].members.append(node)
                 self.group_of[node] = position
                 return True
         return False
