@@ -1,9 +1,11 @@
 """Products of matrices on dynagraph's threads, against the BLAS that NumPy uses and PyTorch, alone and beside a busy neighbour.
 
-    python benchmarks/products.py [--threads 1 2] [--neighbours none thread torch] [--rounds 1] [--json out.json]
+    python benchmarks/products.py [--threads 1 2] [--neighbours none thread torch] [--rounds 5] [--json out.json]
 
-Each contender runs in a process of its own, so that none meets the waiting threads of another; the processes take turns, and
-figures are medians over rounds of the medians over calls.  OpenBLAS runs with each core type that this processor may have, and its
+Each contender runs in a process of its own, so that none meets the waiting threads of another.  The processes take turns at each
+shape, a twentieth of a second each, and are stopped (SIGSTOP) while it is not theirs: a processor's clock changes within seconds,
+by more than what contenders differ.  Figures are medians over rounds of the medians over calls; ratios are medians over rounds of
+the ratios of neighbours in time.  OpenBLAS runs with each core type that this processor may have, and its
 best one counts.  Neighbours: `thread` is a thread of the same process that computes all the time; `torch` is PyTorch's OpenMP team,
 which spins after an operation (OMP_WAIT_POLICY=active).  PyTorch is needed (`pip install -e .[bench]`).
 
@@ -19,6 +21,7 @@ import hashlib
 import json
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -37,8 +40,7 @@ SHAPES: Shapes = [
 ]  # fmt: skip
 CORE_TYPES = ("Haswell", "Zen", "SkylakeX") if platform.machine() in ("x86_64", "AMD64") else ("",)
 CONTENDERS = ("dynagraph", *(f"blas {core}".strip() for core in CORE_TYPES), "torch")
-SECONDS, BESIDE = 0.06, 0.25  # for each shape in each round, alone and beside a neighbour
-WARMED = 2**35  # multiplications: larger products are not run once before
+SECONDS, BESIDE = 0.05, 0.1  # for each shape in each round, alone and beside a neighbour
 
 
 def multiplier(contender: str, threads: int) -> Callable[[np.ndarray, np.ndarray, np.ndarray], Callable[[], Any]]:
@@ -74,14 +76,16 @@ def neighbour(name: str, threads: int) -> Callable[[], Any]:
     return lambda: None
 
 
-def measure(contender: str, disturbed_by: str, threads: int, dtype: str, shapes: Shapes) -> list[float]:
-    """Seconds of a call, by shape: the median, beside a neighbour the mean."""
+def serve(contender: str, disturbed_by: str, threads: int, dtype: str) -> None:
+    """Answers each shape that it is sent by the seconds of a call: the median, beside a neighbour the mean."""
     multiply, disturb = multiplier(contender, threads), neighbour(disturbed_by, threads)
-    rng, found = np.random.default_rng(0), []
-    for m, n, k in shapes:
-        a, b, out = rng.normal(size=(m, k)).astype(dtype), rng.normal(size=(k, n)).astype(dtype), np.ones((m, n), dtype)
-        run = multiply(a, b, out)
-        if m * n * k < WARMED:
+    rng, prepared_for = np.random.default_rng(0), None
+    run: Callable[[], Any] = int
+    for line in sys.stdin:
+        m, n, k = shape = json.loads(line)
+        if shape != prepared_for:
+            a, b, out = rng.normal(size=(m, k)).astype(dtype), rng.normal(size=(k, n)).astype(dtype), np.ones((m, n), dtype)
+            prepared_for, run = shape, multiply(a, b, out)
             run()
         samples: list[float] = []
         end = time.perf_counter() + (SECONDS if disturbed_by == "none" else BESIDE)
@@ -90,61 +94,84 @@ def measure(contender: str, disturbed_by: str, threads: int, dtype: str, shapes:
             start = time.perf_counter()
             run()
             samples.append(time.perf_counter() - start)
-        found.append(statistics.median(samples) if disturbed_by == "none" else statistics.fmean(samples))
-    return found
+        print(statistics.median(samples) if disturbed_by == "none" else statistics.fmean(samples), flush=True)
 
 
-def in_a_process(contender: str, disturbed_by: str, threads: int, dtype: str, shapes: Shapes) -> list[float] | None:
-    """None: OpenBLAS has no such core type here."""
-    kind, _, core = contender.partition(" ")
-    policy = "active" if disturbed_by == "torch" else "passive"
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": policy}
-    if kind == "blas" and core:
-        environment["OPENBLAS_CORETYPE"] = core
-    command = [sys.executable, __file__, "--measure", kind, disturbed_by, str(threads), dtype, json.dumps(shapes)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    if done.returncode < 0 and core:
-        return None
-    done.check_returncode()
-    times: list[float] = json.loads(done.stdout)
-    return times
+class Contender:
+    """A process that multiplies when it is asked, and is stopped at all other times."""
+
+    def __init__(self, name: str, disturbed_by: str, threads: int, dtype: str) -> None:
+        kind, _, core = name.partition(" ")
+        policy = "active" if disturbed_by == "torch" else "passive"
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": policy}
+        if core:
+            environment["OPENBLAS_CORETYPE"] = core
+        command = [sys.executable, __file__, "--serve", kind, disturbed_by, str(threads), dtype]
+        self.name = name
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+
+    def seconds(self, shape: tuple[int, int, int]) -> float | None:
+        """None: the process died, since OpenBLAS has no such core type here."""
+        assert self.process.stdin and self.process.stdout
+        try:
+            self.process.send_signal(signal.SIGCONT)
+            print(json.dumps(shape), file=self.process.stdin, flush=True)
+            answer = self.process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        if not answer:
+            if " " not in self.name:
+                raise SystemExit(f"products.py: {self.name} ended with status {self.process.wait()}")
+            return None
+        self.process.send_signal(signal.SIGSTOP)
+        return float(answer)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
 
 
 def compare(disturbed_by: str, threads: int, dtype: str, shapes: Shapes, rounds: int) -> list[dict[str, Any]]:
-    times: dict[str, list[list[float]]] = {name: [] for name in CONTENDERS}
-    for _ in range(rounds):
-        for name in list(times):
-            found = in_a_process(name, disturbed_by, threads, dtype, shapes)
-            if found is None:
-                del times[name]
-            else:
-                times[name].append(found)
+    contenders = [Contender(name, disturbed_by, threads, dtype) for name in CONTENDERS]
     rows = []
-    for k, (m, n, depth) in enumerate(shapes):
-        medians = {name: statistics.median(t[k] for t in found) for name, found in times.items()}
-        best = min((seconds, name) for name, seconds in medians.items() if name not in ("dynagraph", disturbed_by))
-        rows.append({"shape": (m, n, depth), "seconds": medians, "best": best[1], "ratio": best[0] / medians["dynagraph"]})
-        rates = "  ".join(f"{name} {2e-9 * m * n * depth / seconds:7.1f}" for name, seconds in medians.items())
-        what = f"{dtype} {threads} threads, {disturbed_by:6}  {f'{m}x{n}x{depth}':15}"
-        print(f"{what} {rates}  GFLOP/s  {rows[-1]['ratio']:5.2f} of the best", flush=True)
+    for m, n, k in shapes:
+        times: dict[str, list[float]] = {contender.name: [] for contender in contenders}
+        for _ in range(rounds):
+            for contender in list(contenders):
+                seconds = contender.seconds((m, n, k))
+                if seconds is None:
+                    contenders.remove(contender)
+                    del times[contender.name]
+                else:
+                    times[contender.name].append(seconds)
+        medians = {name: statistics.median(found) for name, found in times.items()}
+        best = min((seconds, name) for name, seconds in medians.items() if name not in ("dynagraph", disturbed_by))[1]
+        ratio = statistics.median(other / ours for other, ours in zip(times[best], times["dynagraph"], strict=True))
+        rows.append({"shape": (m, n, k), "seconds": medians, "best": best, "ratio": ratio})
+        rates = "  ".join(f"{name} {2e-9 * m * n * k / seconds:7.1f}" for name, seconds in medians.items())
+        what = f"{dtype} {threads} threads, {disturbed_by:6}  {f'{m}x{n}x{k}':15}"
+        print(f"{what} {rates}  GFLOP/s  {ratio:5.2f} of the best", flush=True)
+    for contender in contenders:
+        contender.end()
     return rows
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["--measure"]:
-        contender, disturbed_by, threads, dtype, shapes = sys.argv[2:]
-        print(json.dumps(measure(contender, disturbed_by, int(threads), dtype, json.loads(shapes))))
-        sys.stdout.flush()
+    if sys.argv[1:2] == ["--serve"]:
+        contender, disturbed_by, threads, dtype = sys.argv[2:]
+        serve(contender, disturbed_by, int(threads), dtype)
         os._exit(0)  # the neighbour goes on
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--neighbours", nargs="+", default=["none", "thread", "torch"], choices=("none", "thread", "torch"))
     parser.add_argument("--dtypes", nargs="+", default=["float32"])
+    parser.add_argument("--shapes", nargs="+", metavar="MxNxK", help="instead of all")
     parser.add_argument("--most", type=float, default=2.0**36, help="leave out shapes of more multiplications")
-    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json")
     options = parser.parse_args()
-    shapes = [shape for shape in SHAPES if float(np.prod(shape, dtype=float)) <= options.most]
+    wanted: Shapes = [tuple(map(int, shape.split("x"))) for shape in options.shapes] if options.shapes else SHAPES  # type: ignore[misc]
+    shapes = [shape for shape in wanted if float(np.prod(shape, dtype=float)) <= options.most]
     found = {
         f"{dtype} {threads} {disturbed_by}": compare(disturbed_by, threads, dtype, shapes, options.rounds)
         for dtype in options.dtypes

@@ -26,6 +26,8 @@ enum {
     FETCHED = 16,             /* bytes that a kernel fetches of the next panel for each term */
     NEXT_BYTES = 1 << 18,     /* of the rows of a tile: if they are more, the next tile's leave the cache before their turn */
     DIRECT = 112,             /* an operand that is multiplied with no more rows or columns than that is not worth packing */
+    FEW_USES = 208,           /* ... nor are rows of a left one, with no more columns, that do not collide in the first cache: */
+    FOLD = 1 << 12,           /* bytes between elements that share a place in it */
 };
 
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }

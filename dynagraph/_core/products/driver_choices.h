@@ -21,14 +21,16 @@ static const dg_matrix *NAME(in_rows)(const PRODUCT *product)
 }
 
 /* Which operands are read where they lie: those that are multiplied with few rows or columns, which would not earn what packing
-   costs.  Not a right operand with long rows, though: the rows of its tiles would drive one another out of the caches. */
+   costs.  Not a right operand with long rows, though: the rows of its tiles would drive one another out of the caches.  So would a
+   left one's that share places of the first cache; packing them costs less than that, unless they come from memory. */
 static void NAME(choose_direct)(PLAN *plan)
 {
     const PRODUCT *product = plan->product;
     const int64_t m = product->m, k = product->k;
     const dg_matrix *a = NAME(in_place)(product->pack_a, product->a), *b = NAME(in_place)(product->pack_b, product->b);
     const int64_t few = 2 * plan->kernel->nr;
-    const int few_uses = product->n <= DIRECT && (!a || a->inner == 1 || k <= few || product->n <= few);
+    const int collide = a && a->outer * (int64_t)sizeof(T) % FOLD == 0 && m * k * (int64_t)sizeof(T) <= 4 * CACHED_BYTES;
+    const int few_uses = product->n <= (collide ? DIRECT : FEW_USES) && (!a || a->inner == 1 || k <= few || product->n <= few);
     plan->direct_a = few_uses || m <= DG_FEW_ROWS ? a : NULL;
     if (!b)
         return;
