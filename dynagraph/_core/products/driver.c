@@ -9,7 +9,7 @@ enum {
     BLOCK_ROWS = 96,          /* of a part: with DG_KC terms they fit into a half of the second-level cache */
     BLOCK_COLUMNS = 512,      /* ... and so does the part of the result */
     PARTS_OF_A_THREAD = 4,    /* so that nobody waits long for the last one */
-    PARALLEL_TERMS = 1 << 19, /* products of fewer are the caller's own work: waking threads takes longer */
+    PARALLEL_TERMS = 3 << 15, /* for each column of a tile: products of fewer are the caller's own work: waking threads takes longer */
     PART_TERMS = 1 << 17,     /* parts are not smaller */
     SUMMED = 1 << 14,         /* elements of the result that a thread adds up at a time */
     FINISH_TERMS = 64,        /* what finishing an element takes, as terms of its sum */

@@ -444,7 +444,7 @@ int JOIN(dg_multiply, SUFFIX)(const dg_runtime *rt, const PRODUCT *product, dg_s
         turned.finish = product->finish ? NAME(finish_turned) : NULL, turned.context = product;
         return JOIN(dg_multiply, SUFFIX)(rt, &turned, stop);
     }
-    const int64_t threads = NAME(terms)(product) * (double)batches < PARALLEL_TERMS ? 1 : rt->n_threads;
+    const int64_t threads = NAME(terms)(product) * (double)batches < PARALLEL_TERMS * (double)plan.kernel->nr ? 1 : rt->n_threads;
     plan.height = height_of(m, plan.kernel->mr);
     NAME(choose_direct)(&plan);
     NAME(choose_parts)(&plan, threads);
