@@ -15,6 +15,7 @@ import dynagraph.torch as torch
 from dynagraph.driver.background import WORK
 from dynagraph.torch.optim import lbfgs, multi_tensor
 from tests.torch.optim.cases import OPTIMIZERS, PER_ELEMENT, Case, advance, name_of, parameters
+from tests.torch.optim.scenarios import cases_of_scenarios, check_same, id_of, outcome
 
 FEW = [case for case in OPTIMIZERS if len(case[1]) > 1]
 
@@ -421,6 +422,13 @@ def test_steps_in_parts_have_the_bits_of_whole_ones(monkeypatch: pytest.MonkeyPa
 
     with dg.disable():
         assert stepped(5) == stepped(1 << 14)
+
+
+@pytest.mark.sampled(60)
+@pytest.mark.parametrize("pair", [pair for pair in cases_of_scenarios() if pair[0][0] != "Muon"], ids=id_of)
+def test_scenarios_do_not_make_much_of_a_rounding(pair: tuple[Case, str]) -> None:
+    """Where they did, a comparison with PyTorch would fail for another order of additions; Muon's steps are in bfloat16."""
+    check_same(outcome(torch, *pair, roundings=1), outcome(torch, *pair), 1e-8, 1e-8)
 
 
 def test_libraries_interpolate_as_lbfgs_does() -> None:
