@@ -431,6 +431,23 @@ def test_scenarios_do_not_make_much_of_a_rounding(pair: tuple[Case, str]) -> Non
     check_same(outcome(torch, *pair, roundings=1), outcome(torch, *pair), 1e-8, 1e-8)
 
 
+def test_searches_along_straight_lines_and_into_what_is_no_number() -> None:
+    """Where the cubic polynomial's minimum is a quotient by 0, or NaN."""
+    weight = torch.zeros(2, requires_grad=True)
+    optimizer = torch.optim.LBFGS([weight], line_search_fn="strong_wolfe", max_iter=1, max_eval=4)
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = -weight.sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    assert weight.tolist() == [500.0, 500.0]  # each trial goes ten times as far
+    start = lbfgs.Point(0.0, 1.0, torch.ones(1), -1.0)
+    assert lbfgs.minimum_of_cubic(start, lbfgs.Point(4.0, float("inf"), torch.ones(1), float("inf"))) == 2.0
+
+
 def test_libraries_interpolate_as_lbfgs_does() -> None:
     rising, falling = torch.tensor(0.5), torch.tensor(-1.0)
     for points in ((0.0, 1.0, falling, 1.0, 0.5, rising), (1.0, 0.5, rising, 0.0, 1.0, falling)):
