@@ -47,6 +47,17 @@ def test_numbers_that_fit_are_taken() -> None:
         torch.tensor(1 + 2j, dtype=torch.float32)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, f64])
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_gelu_of_infinity_is_infinity(approximate: str, dtype: torch.dtype) -> None:
+    """For any number of elements; PyTorch's float32 kernel for vectors gives NaN, the one for single elements does not."""
+    for n in (1, 3, 33):
+        given = torch.full((n,), float("inf"), dtype=dtype)
+        for function in (F.gelu, dg.compile(F.gelu, mode="max", backend="numpy", fullgraph=True)):
+            assert torch.equal(function(given, approximate=approximate), given)
+            assert function(-given, approximate=approximate).isnan().all()  # -inf * 0
+
+
 INTS = torch.ones(2, 2, dtype=i64)
 
 
