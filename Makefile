@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # worksteal: files that take long do not end up with one worker
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal -m "not fuzz and not soak"
 
-.PHONY: demo test test-all test-programs test-zig test-frontend conformance contract lint types imports fuzz soak bench wheels wheel-cp312 gpu-check \
+.PHONY: demo test test-all test-part test-programs test-zig test-frontend conformance contract lint types imports fuzz soak bench wheels wheel-cp312 gpu-check \
 	extensions asan clean
 
 demo: $(VENV)/.installed
@@ -25,6 +25,11 @@ test-all test-programs test-frontend fuzz soak: export DYNAGRAPH_TIERS = best
 test-all: $(VENV)/.installed
 	$(PYTEST) -o faulthandler_timeout=1800 --all-cases
 	$(MAKE) test-zig
+
+# of the cases that `make test` samples a thirtieth, another one each day: what fails among the others is seen within a month
+PART ?= $(shell date +%j)/30
+test-part: $(VENV)/.installed
+	$(PYTEST) --part $(PART)
 
 # all programs as people write them, and 2,000 random loops
 test-programs: $(VENV)/.installed

@@ -36,6 +36,7 @@ if not os.path.basename(os.environ.get("DYNAGRAPH_CACHE_DIR", "")).startswith(CA
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all-cases", action="store_true", help="also the cases that @pytest.mark.sampled leaves out")
+    parser.addoption("--part", metavar="K/N", help="one part of N of the cases of @pytest.mark.sampled, no others: make test-part")
     parser.addoption("--programs", type=int, default=sampling.programs, help="how many programs each fuzzer makes: make fuzz")
 
 
@@ -45,6 +46,7 @@ def pytest_report_header() -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     sampling.all_cases = config.getoption("--all-cases")
+    sampling.part = None if config.getoption("--part") is None else sampling.part_of(config.getoption("--part"))
     sampling.programs = config.getoption("--programs")
 
 
@@ -53,8 +55,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:  # the workers of a run have to find the same names
         if " at 0x" in item.nodeid:
             raise pytest.UsageError(f"{item.nodeid} holds an address, which is another in each process: give the case an id")
-    if not sampling.all_cases:
-        chosen, left_out = sampling.choose(items, config.args)
+    if not sampling.all_cases or sampling.part is not None:
+        chosen, left_out = sampling.in_part(items, *sampling.part) if sampling.part else sampling.choose(items, config.args)
         config.hook.pytest_deselected(items=left_out)
         items[:] = chosen
 

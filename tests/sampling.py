@@ -7,7 +7,7 @@
 
 The choice depends on the cases' names alone, so it is the same in every run and on every machine.  Where cases have several
 parameters, it has as many values of each as it can, and of each family; and it has everything that once found a defect: see
-past_defects.py.
+past_defects.py.  `make test-part` (``--part 3/30``) runs the other cases in turn, a thirtieth each day.
 Loops within a test run over `some` of their values; tests that make their own cases make `examples` of them.
 """
 
@@ -25,19 +25,40 @@ from tests.past_defects import PROOFS
 T = TypeVar("T")
 LONG = ("fuzz", "soak")
 all_cases = False  # --all-cases was given
+part: tuple[int, int] | None = None  # --part was given: the third of thirty
 programs = 1000  # that each fuzzer makes: --programs
 
 
 def choose(items: Sequence[pytest.Item], asked: Iterable[str] = ()) -> tuple[list[pytest.Item], list[pytest.Item]]:
     """Those that run and those that are left out, in order; what the command line names (`asked`) runs."""
     always = {*PROOFS, *asked}
+    sampled = [of_one_test for test, of_one_test in _sampled(items).items() if test not in always]
+    left_out = {item for of_one_test in sampled for item in _left_out(of_one_test) if item.nodeid not in always}
+    return [item for item in items if item not in left_out], [item for item in items if item in left_out]
+
+
+def part_of(text: str) -> tuple[int, int]:
+    """A part by its name: "3/30"; the days of a year count on."""
+    number, slash, count = text.partition("/")
+    if not (slash and number.isdecimal() and count.isdecimal() and int(count)):
+        raise pytest.UsageError(f"--part {text}: expected a number and how many parts there are, such as 3/30")
+    return int(number) % int(count), int(count)
+
+
+def in_part(items: Sequence[pytest.Item], number: int, count: int) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """Of the cases that are sampled one part, and all others, in order; each case is in one of the parts."""
+    cases = [item for of_one_test in _sampled(items).values() for item in of_one_test]
+    kept = {item for item in cases if zlib.crc32(item.nodeid.encode()) % count == number}
+    return [item for item in items if item in kept], [item for item in items if item not in kept]
+
+
+def _sampled(items: Sequence[pytest.Item]) -> dict[str, list[pytest.Item]]:
+    """The cases that are sampled, by their tests."""
     cases: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if hasattr(item, "callspec") and item.get_closest_marker("sampled") and not any(map(item.get_closest_marker, LONG)):
             cases[item.nodeid.partition("[")[0]].append(item)
-    sampled = [of_one_test for test, of_one_test in cases.items() if test not in always]
-    left_out = {item for of_one_test in sampled for item in _left_out(of_one_test) if item.nodeid not in always}
-    return [item for item in items if item not in left_out], [item for item in items if item in left_out]
+    return cases
 
 
 def _left_out(cases: list[pytest.Item]) -> set[pytest.Item]:

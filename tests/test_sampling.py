@@ -59,3 +59,14 @@ def test_what_is_not_sampled_or_asked_for_runs_whole(monkeypatch: pytest.MonkeyP
     assert chosen(sampled, "test_b") == sampled
     monkeypatch.setattr(sampling, "PROOFS", {sampled[-1].nodeid})
     assert sampled[-1] in chosen(sampled)
+
+
+def test_parts_are_all_cases_that_are_sampled() -> None:
+    whole, sampled = ([Case(test, n, name=name) for name in NAMES] for test, n in (("test_a", None), ("test_b", 10)))
+    items: Any = [*whole, *sampled]
+    kept = [sampling.in_part(items, *sampling.part_of(f"{day}/4"))[0] for day in (1, 2, 3, 4, 5)]
+    assert sorted(case.nodeid for part in kept[:4] for case in part) == sorted(case.nodeid for case in sampled)
+    assert kept[4] == kept[0] != []
+    for wrong in ("3", "3/0", "x/4", "-1/4"):
+        with pytest.raises(pytest.UsageError, match=f"--part {wrong}: expected a number and how many parts there are"):
+            sampling.part_of(wrong)

@@ -214,6 +214,7 @@ matrix products.
   `rand`, `randn`, `randint`, `randperm` and what is made of them.
 - **Last bits.** Sums and matrix products are NumPy's, whose order of additions is another one than PyTorch's. Halves are computed
   in float32 and rounded once.
+- **GELU of infinity** is infinity for any number of elements. PyTorch's float32 kernel on the CPU gives NaN from two elements on.
 - **Autocast** is there for "cpu" and "cuda", by PyTorch's lists of operators. Gradients take no notice of a region that
   `backward()` is called in. A compiled function casts a weight once in each region that it begins itself; in one that began outside
   it casts where it computes.

@@ -47,6 +47,17 @@ def test_numbers_that_fit_are_taken() -> None:
         torch.tensor(1 + 2j, dtype=torch.float32)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, f64])
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_gelu_of_infinity_is_infinity(approximate: str, dtype: torch.dtype) -> None:
+    """For any number of elements; PyTorch's float32 kernel for vectors gives NaN, the one for single elements does not."""
+    for n in (1, 3, 33):
+        given = torch.full((n,), float("inf"), dtype=dtype)
+        for function in (F.gelu, dg.compile(F.gelu, mode="max", backend="numpy", fullgraph=True)):
+            assert torch.equal(function(given, approximate=approximate), given)
+            assert function(-given, approximate=approximate).isnan().all()  # -inf * 0
+
+
 INTS = torch.ones(2, 2, dtype=i64)
 
 
@@ -141,3 +152,33 @@ def test_borders_of_no_width_are_copies(mode: str, compiled: bool) -> None:
         assert float(x.sum()) == 6 * n
         y.sum().backward()
         assert float(x.grad.sum()) == 6 * n
+
+
+PLACES = torch.zeros(3, dtype=i64)
+
+
+@pytest.mark.parametrize("use", [
+    lambda x, p: x.__setitem__(slice(None), p),
+    lambda x, p: x.__setitem__(PLACES == 0, p), lambda x, p: x.__setitem__(PLACES == 1, p),
+    lambda x, p: x.to(p.dtype).index_put_((PLACES,), p), lambda x, p: x.add_(p), lambda x, p: p.view(1), lambda x, p: p.grad_fn,
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", [i64, torch.float32])
+def test_pieces_that_were_written_to_are_refused(use: Callable[[Any, Any], Any], dtype: torch.dtype) -> None:
+    """Also as values that are cast, which was done first; the error names the piece."""
+    given = torch.tensor([[0.5, 1.0, 0.0]], requires_grad=True)
+    piece = given.unbind(1)[1]
+    with torch.no_grad():
+        given[0] = 2.0
+    with pytest.raises(RuntimeError, match="Output 1 of Unbind is a view and its base or another view of its base has been"):
+        use(torch.zeros(3, dtype=dtype), piece)
+    part = torch.ones(4, requires_grad=True).sin().split(1)[2]
+    with pytest.raises(RuntimeError, match="Output 2 of Split is a view and is being modified inplace"):
+        part.mul_(2)
+    with pytest.raises(RuntimeError, match="Output 0 of View is a view and is being modified inplace"):
+        part.view(1, 1).mul_(2)
+
+
+@pytest.mark.parametrize("key", [(slice(None),), (PLACES,), (PLACES == 0,)])
+def test_values_that_do_not_fit_where_they_are_written(key: Any) -> None:
+    with pytest.raises(RuntimeError, match=r"shape mismatch: value tensor of shape \[2, 3\] cannot be broadcast to indexing"):
+        torch.zeros(3)[key] = torch.ones(2, 3)

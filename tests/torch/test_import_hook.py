@@ -161,6 +161,7 @@ def test_libraries_tell_by_the_class_that_a_tensor_is_of_torch(no_torch: None) -
     assert dynagraph.torch.Tensor.__module__ == own != "torch"
 
 
+@pytest.mark.usefixtures("no_torch")
 def test_what_is_missing_is_named_with_where_the_list_is() -> None:
     with install():
         import torch

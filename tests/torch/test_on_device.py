@@ -24,7 +24,8 @@ FAMILIES = (
     "losses", "pooling", "sorting", "selection", "masks", "counting", "special", "finite_differences", "fft", "linalg", "random",
 )  # fmt: skip
 NOT_THERE = (  # what asks for the CPU or for NumPy's arrays by name, what makes nothing of tensors, and what LAPACK alone has
-    "NumPy beside", "isinstance by old names", "Tensor(2, 3)", "block_diag()", "ldl", "linalg.ldl", "frombuffer",
+    "NumPy beside", "isinstance by old names", "types by their old names", "Tensor(2, 3)", "block_diag()", "ldl", "linalg.ldl",
+    "frombuffer", "from_dlpack", "from_numpy shares",
 )  # fmt: skip
 
 

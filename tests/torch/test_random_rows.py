@@ -17,3 +17,8 @@ def test_random_rows_agree(block: int) -> None:
     for seed in range(block * EACH, (block + 1) * EACH):
         row = random_row(seed)
         assert not differences_of(torch, own, row), (seed, str(row))
+
+
+@pytest.mark.parametrize("seed", [2650, 3426, 4133, 4473])
+def test_rows_that_differed_once_agree(seed: int) -> None:
+    assert not differences_of(torch, own, random_row(seed)), str(random_row(seed))

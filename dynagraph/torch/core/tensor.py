@@ -87,7 +87,8 @@ class Tensor(metaclass=_TensorMeta):
     _output_nr = 0
     _hooks: Hooks | None = None
     _accumulator: Any = None  # of leaves: a weak reference to the node
-    _view_kind = ""  # "multi": one of several views; "no_grad": made in no_grad; "inference"; or the error of writes to it
+    # "multi 2": the third of several views; "multi": a view of one; "no_grad": made in no_grad; "inference"; or the error of writes
+    _view_kind = ""
     _attr_version = 0  # of views: the storage's version that `_grad_fn` belongs to
     _inference = False
     _retains = False
@@ -170,7 +171,7 @@ class Tensor(metaclass=_TensorMeta):
         base, version = self._base, self._storage.version
         if self._attr_version == version or not (self._grad_fn is not None or base._requires_grad or base._grad_fn is not None):
             return
-        if self._view_kind == "multi":
+        if self._view_kind.startswith("multi"):
             raise RuntimeError(_multi_view(self, "its base or another view of its base has been modified inplace"))
         if self._view_kind == "no_grad":
             raise RuntimeError(_NO_GRAD_VIEW.format("its base or another view of its base has been modified inplace"))
@@ -573,7 +574,7 @@ def as_view(p: Primitive, x: Tensor, array: Any, attrs: dict[str, Any], kind: st
             if node is not None:
                 result._grad_fn, result._requires_grad = node, True
         if x._view_kind:
-            result._view_kind = x._view_kind
+            result._view_kind = "multi" if x._view_kind.startswith("multi") else x._view_kind
     elif not kind:
         result._view_kind = "inference" if mode.inference else "no_grad"
     if base._requires_grad is False and base._grad_fn is None and result._grad_fn is None:
@@ -590,8 +591,9 @@ _NO_GRAD_VIEW = (
 
 def _multi_view(tensor: Tensor, what: str) -> str:
     name = "Split" if tensor._grad_fn is None else tensor._grad_fn.short_name()
+    number = tensor._view_kind.partition(" ")[2] or tensor._output_nr  # pieces have a node each here
     return (
-        f"Output {tensor._output_nr} of {name} is a view and {what}. This view is the output of a function that returns multiple "
+        f"Output {number} of {name} is a view and {what}. This view is the output of a function that returns multiple "
         "views. Such functions do not allow the output views to be modified inplace. You should replace the inplace operation by "
         "an out-of-place one."
     )
@@ -613,7 +615,7 @@ def check_write(x: Tensor, overlap: bool = True, others: Iterable[Any] = ()) -> 
             if x._requires_grad and x._grad_fn is None:
                 raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
         elif x.requires_grad or (x._view_kind and any(isinstance(o, Tensor) and o.requires_grad for o in others)):
-            if x._view_kind == "multi":
+            if x._view_kind.startswith("multi"):
                 raise RuntimeError(_multi_view(x, "is being modified inplace"))
             if x._view_kind.startswith("Output"):  # a view that a Function gave
                 raise RuntimeError(x._view_kind)

@@ -10,7 +10,7 @@ import numpy as np
 
 from dynagraph.markers import is_compiling
 from dynagraph.torch.core import devices, dtypes
-from dynagraph.torch.core.arrays import in_c_order
+from dynagraph.torch.core.arrays import in_c_order, put_beside
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.storage import Storage
 from dynagraph.torch.core.tensor import Tensor, made, storage_of, wrap
@@ -570,9 +570,13 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
 @function(method=False)
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """Powers of a vector's elements as columns."""
+    if x._array.ndim != 1:
+        raise RuntimeError("x must be a one-dimensional tensor.")
     n = x._array.shape[0] if N is None else N
+    if n < 0:
+        raise RuntimeError("N must be non-negative.")
     exponents = np.arange(n) if increasing else np.arange(n)[::-1].copy()
-    return Tensor.unsqueeze(x, -1) ** wrap(exponents)  # type: ignore[attr-defined, operator]
+    return Tensor.unsqueeze(x, -1) ** wrap(put_beside(exponents, x._array))  # type: ignore[attr-defined, operator]
 
 
 def as_subclass(x: Tensor, cls: type) -> Any:

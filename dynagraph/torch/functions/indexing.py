@@ -288,11 +288,14 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
             raise TypeError(f"can't assign a {type(value).__name__} to a {self.dtype.legacy and 'torch.' + self.dtype.legacy}")
     value = to_device(value, self.device)
     if not advanced:
-        values = cast(value, self.dtype)
+        values = value
         while values._array.ndim > x._array.ndim and values._array.shape[0] == 1:
             values = view_(values, values._array.shape[1:])
         if values._array.shape != x._array.shape:
-            values = _expanded(values, x._array.shape)
+            if values._array.ndim > x._array.ndim:
+                raise _mismatch(values, x._array.shape)
+            values = expand(values, x._array.shape)
+        values = cast(values, self.dtype)
         check_write(x, overlap=values is not x, others=(values,))
         check_overlap(x, (values,))
         _store(x, values)
@@ -307,18 +310,10 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
             f"Index put requires the source and destination dtypes match, got {dtypes.scalar_name(self.dtype)} for the destination "
             f"and {dtypes.scalar_name(value.dtype)} for the source."
         )
-    value = cast(value, self.dtype)
     chosen = _chosen_shape(x, axes, shape)
     while value._array.ndim > len(chosen) and value._array.shape[0] == 1:
         value = view_(value, value._array.shape[1:])
-    if value._array.shape != chosen:
-        try:
-            value = expand(value, chosen)
-        except RuntimeError:
-            raise RuntimeError(
-                f"shape mismatch: value tensor of shape {list(value._array.shape)} cannot be broadcast to indexing result of shape "
-                f"{list(chosen)}"
-            ) from None
+    value = cast(to_chosen(value, chosen), self.dtype)
     result = apply(INDEX_PUT, operand_of_write(x, (value,)), value, *found, axes=axes, accumulate=False)
     where: Any = True
     if 0 in x._array.strides and x._array.size:
@@ -332,16 +327,22 @@ def _number(value: Any, given: np.dtype) -> np.ndarray:
         return np.asarray(value).astype(given)
 
 
-def _expanded(values: Tensor, shape: tuple[int, ...]) -> Tensor:
-    try:
-        return expand(values, shape)
-    except RuntimeError:
-        if len(values._array.shape) <= len(shape):
-            raise
-        raise RuntimeError(
-            f"shape mismatch: value tensor of shape {list(values._array.shape)} cannot be broadcast to indexing result of shape "
-            f"{list(shape)}"
-        ) from None
+def to_chosen(value: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """A value in the shape of what places choose."""
+    have = value._array.shape
+    if have == shape:
+        return value
+    front = len(shape) - len(have)
+    if front < 0 or any(n not in (1, m) for n, m in zip(have, shape[front:])):
+        raise _mismatch(value, shape)
+    return expand(value, shape)
+
+
+def _mismatch(value: Tensor, shape: tuple[int, ...]) -> RuntimeError:
+    return RuntimeError(
+        f"shape mismatch: value tensor of shape {list(value._array.shape)} cannot be broadcast to indexing result of shape "
+        f"{list(shape)}"
+    )
 
 
 def _store(x: Tensor, values: Tensor) -> None:

@@ -14,7 +14,7 @@ from dynagraph.torch.core.arrays import in_c_order, is_on_gpu, library_of_array,
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply, check_write, made, operand_of_write, wrap, write
 from dynagraph.torch.functions.common import cast, check_broadcast, check_tensor, dim_of, function, number_as
-from dynagraph.torch.functions.indexing import INDEX_PUT
+from dynagraph.torch.functions.indexing import INDEX_PUT, to_chosen
 from dynagraph.torch.functions.places import change, check_places, define_store, is_batched, nothing, store_flat, storing
 from dynagraph.torch.functions.selection import gather
 from dynagraph.torch.functions.shapes import expand, flatten
@@ -330,14 +330,7 @@ def _index_put_operands(x: Tensor, indices: Any, values: Any, accumulate: bool) 
         )
     places = _places(x, indices)
     chosen = (*places[0]._array.shape, *x._array.shape[len(places) :])
-    try:
-        given = values if values._array.shape == chosen else expand(values, chosen)
-    except RuntimeError:
-        raise RuntimeError(
-            f"shape mismatch: value tensor of shape {list(values._array.shape)} cannot be broadcast to indexing result of shape "
-            f"{list(chosen)}"
-        ) from None
-    return INDEX_PUT, (x, given, *places), {"axes": tuple(range(len(places))), "accumulate": accumulate}
+    return INDEX_PUT, (x, to_chosen(values, chosen), *places), {"axes": tuple(range(len(places))), "accumulate": accumulate}
 
 
 def _places(x: Tensor, indices: Any) -> list[Tensor]:

@@ -58,9 +58,9 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
 def _pieces(x: Tensor, dim: int, sizes: Sequence[int], name: str = "SplitBackward0") -> tuple[Tensor, ...]:
     """Views of consecutive parts: outputs of one function, which must not be written to."""
     found, start = [], 0
-    for n in sizes:
+    for k, n in enumerate(sizes):
         piece = slice_along(x, dim, start, n, p=_SPLITS[name])
-        piece._view_kind = "multi"
+        piece._view_kind = f"multi {k}"
         found.append(piece)
         start += n
     return tuple(found)
@@ -189,7 +189,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     found = []
     for n in range(input._array.shape[k]):
         part = view(_UNBIND, input, "", dim=k, index=n)
-        part._view_kind = "multi"
+        part._view_kind = f"multi {n}"
         found.append(part)
     return tuple(found)
 

@@ -100,7 +100,7 @@ class LBFGS(Optimizer):
             direction = kept["d"]
             previous = kept["prev_flat_grad"] = grad.clone()
             kept["prev_loss"] = loss
-            length = min(1.0, 1.0 / float(grad.abs().sum())) * lr if state["n_iter"] == 1 else lr
+            length = 1.0 / max(1.0, float(grad.abs().sum())) * lr if state["n_iter"] == 1 else lr
             kept["t"] = length
             slope = float(previous.dot(direction))
             if slope > -group["tolerance_change"]:
@@ -306,16 +306,21 @@ def _narrowed(
 
 
 def minimum_of_cubic(first: Point, second: Point, bounds: tuple[float, float] | None = None) -> float:
-    """Where the cubic polynomial with two points' losses and slopes is least, within bounds (or between the points)."""
+    """Where the cubic polynomial with two points' losses and slopes is least, within bounds (or between the points).
+
+    Of a straight line that is a bound; the middle where there is no minimum, or a loss that is no number.
+    """
     a, b = (first, second) if first.length <= second.length else (second, first)
     low, high = bounds if bounds is not None else (a.length, b.length)
     width = b.length - a.length
     middle = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.length - b.length)
     square = middle * middle - a.slope * b.slope
-    if square < 0:
+    if not square >= 0:  # or it is NaN
         return (low + high) / 2
     root = square**0.5
-    return min(max(b.length - width * ((b.slope + root - middle) / (b.slope - a.slope + 2 * root)), low), high)
+    with np.errstate(all="ignore"):  # a quotient by 0 is infinite
+        part = float(np.divide(b.slope + root - middle, b.slope - a.slope + 2 * root))
+    return min(max(b.length - width * part, low), high)
 
 
 __all__ = ["LBFGS"]

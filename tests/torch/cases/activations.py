@@ -14,7 +14,8 @@ UNDERSCORE = "relu_ leaky_relu_ elu_ selu_ celu_ hardtanh_".split()
 
 CASES: list[Case] = [
     *(case(F + name, T(3, 4)) for name in PLAIN),
-    *(case(F + name, T(2, 5, kind="special"), _grad=False, _dtypes="float32") for name in PLAIN),
+    # PyTorch's float32 kernel of gelu gives NaN for infinity in vectors, and infinity in a single element: test_edges.py
+    *(case(F + name, T(2, 5, kind="special"), _grad=False, _dtypes="" if name == "gelu" else "float32") for name in PLAIN),
     *(case(F + name, T(3, 4, layout=layout), _dtypes="") for name in ("relu", "gelu", "silu", "leaky_relu") for layout in ("T", "step")),
     *(case(F + name, T(0, 3), _dtypes="") for name in PLAIN),
     *(case(F + name, T(), _dtypes="") for name in PLAIN),

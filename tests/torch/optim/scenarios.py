@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.torch.optim.cases import OPTIMIZERS, STEPS, Case, name_of, parameters
+from tests.torch.optim.cases import OPTIMIZERS, STEPS, Case, name_of, parameters, weight_of
 
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 SHOWN = (0, 1, 2, 9, 10, 11, 20, 29, 30, 31, STEPS - 1)  # steps after which parameters are compared
@@ -23,9 +23,9 @@ SHOWN = (0, 1, 2, 9, 10, 11, 20, 29, 30, 31, STEPS - 1)  # steps after which par
 class Training:
     """Parameters, their optimizer and a step."""
 
-    def __init__(self, torch: Any, case: Case, dtype: str, wrap: Wrap):
+    def __init__(self, torch: Any, case: Case, dtype: str, wrap: Wrap, roundings: int = 0):
         self.torch, (self.name, self.options), self.dtype = torch, case, dtype
-        self.params, self.targets = parameters(torch, self.name, dtype)
+        self.params, self.targets = parameters(torch, self.name, dtype, roundings)
         self.wrap = wrap
         self.make_optimizer(self.params)
         self.seen: list[list[np.ndarray]] = []
@@ -73,7 +73,7 @@ class Training:
         for k in range(start, stop):
             if change is not None:
                 change(k)
-            self.step(self.torch.tensor(1 + 0.1 * k, dtype=getattr(self.torch, self.dtype)))
+            self.step(self.torch.tensor(weight_of(self.name, k), dtype=getattr(self.torch, self.dtype)))
             if k in SHOWN:
                 self.show()
 
@@ -312,12 +312,14 @@ SCENARIOS: dict[str, Callable[[Training], None]] = {
 Outcome = tuple[list[list[np.ndarray]], list[np.ndarray]] | tuple[str, str]
 
 
-def outcome(torch: Any, case: Case, scenario: str, dtype: str = "float64", wrap: Wrap = lambda step: step) -> Outcome:
-    """What was seen on the way, and the states at the end; or the error's type and text."""
+def outcome(
+    torch: Any, case: Case, scenario: str, dtype: str = "float64", wrap: Wrap = lambda step: step, roundings: int = 0
+) -> Outcome:
+    """What was seen on the way, and the states at the end; or the error's type and text.  `roundings`: of `parameters`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            training = Training(torch, case, dtype, wrap)
+            training = Training(torch, case, dtype, wrap, roundings)
             SCENARIOS[scenario](training)
         except (TypeError, ValueError, RuntimeError, AssertionError, KeyError, AttributeError) as error:
             return type(error).__name__, str(error)

@@ -179,6 +179,14 @@ def test_a_guard_on_the_optimizer_itself_asks_for_no_states() -> None:
     assert not preparation.makes(preparation.source)
 
 
+def most_programs(case: Case, scenario: str) -> int:
+    """Each set of parameters that have gradients is a program: four in that scenario.
+
+    With dampening, the first step of a parameter is another formula, and there are first steps at two times.
+    """
+    return 5 if scenario != "some without gradients" else 4 + 2 * ("dampening" in case[1])
+
+
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("pair", [pair for pair in cases_of_scenarios() if pair[0][0] != "LBFGS"], ids=id_of)
 def test_scenarios(pair: tuple[Case, str]) -> None:
@@ -192,4 +200,4 @@ def test_scenarios(pair: tuple[Case, str]) -> None:
     got, plain = outcome(torch, *pair, wrap=wrap), outcome(torch, *pair)
     check_same(got, plain, 0.02 if pair[0][0] == "Muon" else 1e-9, 2e-2 if pair[0][0] == "Muon" else 1e-6)
     for function in compiled:
-        assert is_error(got) or (function.counters()["misses"] <= 5 and not function.stats.fallbacks)
+        assert is_error(got) or (function.counters()["misses"] <= most_programs(*pair) and not function.stats.fallbacks)

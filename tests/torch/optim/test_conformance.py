@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import importlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -78,6 +80,40 @@ def test_fifty_steps_of_sparse_gradients(case: Case, compiles: bool) -> None:
             assert type(got[k][name]).__name__ == type(value).__name__ or value.is_sparse
             if isinstance(value, torch.Tensor):
                 np.testing.assert_allclose(got[k][name].to_dense().numpy(), value.to_dense().numpy(), rtol=1e-6, atol=1e-12)
+
+
+LINES: dict[str, Callable[[Any], Any]] = {
+    "parabola": lambda x: (x - 1) ** 2,
+    "quartic": lambda x: (x - 1) ** 4 - 0.3 * x,
+    "waves": lambda x: -x + (5 * x).sin(),
+    "steep": lambda x: (3 * x - 6).cosh(),
+    "falling": lambda x: -x,
+    "a step": lambda x: -(20 * (x - 0.7)).tanh() + 0.1 * x * x,
+}
+
+
+@pytest.mark.parametrize("most", [25, 3])
+@pytest.mark.parametrize("length", [1e-3, 0.1, 1.0, 7.0, 300.0])
+@pytest.mark.parametrize("line", LINES)
+def test_searches_along_lines(line: str, length: float, most: int) -> None:
+    """As LBFGS makes them: the same trials, which end at the same point."""
+    found = []
+    for library in (torch, own):
+        tried = []
+
+        def evaluate(x: Any, t: float, d: Any, library: Any = library, tried: Any = tried) -> tuple[float, Any]:
+            tried.append(float(t))
+            point = (x + t * d).requires_grad_()
+            loss = LINES[line](point).sum()
+            (grad,) = library.autograd.grad(loss, point)
+            return loss.item(), grad
+
+        start, direction = library.zeros(1, dtype=library.float64), library.ones(1, dtype=library.float64)
+        loss, grad = evaluate(start, 0.0, direction)
+        search = importlib.import_module(f"{library.__name__}.optim.lbfgs")._strong_wolfe
+        ended = search(evaluate, start, length, direction, loss, grad, grad.dot(direction), max_ls=most)
+        found.append([float(ended[0]), *ended[1].tolist(), float(ended[2]), ended[3], *tried])
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-7, atol=1e-8)  # a slope is 1 or more at the start, about 0 at the end
 
 
 def converted(state: Any, given: Any, tensor: Any) -> Any:

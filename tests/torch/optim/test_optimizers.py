@@ -15,6 +15,7 @@ import dynagraph.torch as torch
 from dynagraph.driver.background import WORK
 from dynagraph.torch.optim import lbfgs, multi_tensor
 from tests.torch.optim.cases import OPTIMIZERS, PER_ELEMENT, Case, advance, name_of, parameters
+from tests.torch.optim.scenarios import cases_of_scenarios, check_same, id_of, outcome
 
 FEW = [case for case in OPTIMIZERS if len(case[1]) > 1]
 
@@ -421,6 +422,30 @@ def test_steps_in_parts_have_the_bits_of_whole_ones(monkeypatch: pytest.MonkeyPa
 
     with dg.disable():
         assert stepped(5) == stepped(1 << 14)
+
+
+@pytest.mark.sampled(60)
+@pytest.mark.parametrize("pair", [pair for pair in cases_of_scenarios() if pair[0][0] != "Muon"], ids=id_of)
+def test_scenarios_do_not_make_much_of_a_rounding(pair: tuple[Case, str]) -> None:
+    """Where they did, a comparison with PyTorch would fail for another order of additions; Muon's steps are in bfloat16."""
+    check_same(outcome(torch, *pair, roundings=1), outcome(torch, *pair), 1e-8, 1e-8)
+
+
+def test_searches_along_straight_lines_and_into_what_is_no_number() -> None:
+    """Where the cubic polynomial's minimum is a quotient by 0, or NaN."""
+    weight = torch.zeros(2, requires_grad=True)
+    optimizer = torch.optim.LBFGS([weight], line_search_fn="strong_wolfe", max_iter=1, max_eval=4)
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = -weight.sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    assert weight.tolist() == [500.0, 500.0]  # each trial goes ten times as far
+    start = lbfgs.Point(0.0, 1.0, torch.ones(1), -1.0)
+    assert lbfgs.minimum_of_cubic(start, lbfgs.Point(4.0, float("inf"), torch.ones(1), float("inf"))) == 2.0
 
 
 def test_libraries_interpolate_as_lbfgs_does() -> None:
