@@ -228,8 +228,8 @@ static int run(call *c, const void *weights, const void *projection, int is_back
 {
     static const int32_t no_signals = 0;
     dg_layer *l = &c->layer;
-    dg_stop stop = {.signals = &no_signals};
-    int64_t threads = dg_the_runtime.n_threads, chunks = threads * (l->batch >= threads * MANY_ROWS ? 2 : 1);
+    dg_stop stop = {.signals = &no_signals, .threads = dg_the_runtime.n_threads};
+    int64_t threads = stop.threads, chunks = threads * (l->batch >= threads * MANY_ROWS ? 2 : 1);
     int64_t most = (l->batch + FEW_ROWS - 1) / FEW_ROWS;
     chunks = chunks < most ? chunks : most;
     if (chunks < 1)

@@ -124,7 +124,8 @@ int dg_convolve_by(const dg_conv_code *code, const dg_runtime *rt, const dg_conv
     dg_tap few[64], *taps = n_taps <= (int64_t)(sizeof few / sizeof *few) ? few : rt->take(sizeof *taps * (size_t)n_taps);
     if (!taps)
         return DG_NO_MEMORY;
-    dg_phase p = {.rt = rt, .stop = stop, .source = a, .weights = b, .bias = bias, .out = out, .batch = c->batch,
+    dg_stop own = dg_begin_operation(rt, stop);
+    dg_phase p = {.rt = rt, .stop = &own, .source = a, .weights = b, .bias = bias, .out = out, .batch = c->batch,
         .groups = c->groups,
                   .channels = c->ins, .rows = c->outs, .row_stride = c->ins * n_taps, .channel_stride = n_taps,
                   .group_stride = c->outs * c->ins * n_taps, .taps = taps, .finish = finish};
@@ -147,7 +148,7 @@ int dg_convolve_by(const dg_conv_code *code, const dg_runtime *rt, const dg_conv
     }
     if (taps != few)
         rt->give(taps);
-    return status;
+    return dg_end_operation(&own, stop, status);
 }
 
 int dg_convolve(const dg_runtime *rt, const dg_convolution *what, const void *a, const void *b, const void *bias, void *out,

@@ -36,11 +36,11 @@ static int NAME(prepare_planes)(PLANES *w, const dg_phase *p, int64_t rows, int6
     w->row = (p->counts[2] + LANES) / LANES * LANES;
     w->own_size = w->room + rows * w->row + p->n_taps;
     const size_t offsets = sizeof *w->offsets * (size_t)p->n_taps + BYTES;
-    w->offsets = p->rt->take(offsets + sizeof(T) * (size_t)(p->rt->n_threads * w->own_size + more));
+    w->offsets = p->rt->take(offsets + sizeof(T) * (size_t)(p->stop->threads * w->own_size + more));
     if (!w->offsets)
         return 0;
     w->own = (T *)((char *)w->offsets + offsets / BYTES * BYTES);
-    w->parts = w->own + p->rt->n_threads * w->own_size;
+    w->parts = w->own + p->stop->threads * w->own_size;
     for (int64_t t = 0; t < p->n_taps; ++t) {
         const int64_t *offset = p->taps[t].offset, x = offset[2] - w->low[2];
         w->offsets[t] = ((offset[0] - w->low[0]) * w->sizes[1] + offset[1] - w->low[1]) * w->pitch + x % p->pace[2] * w->part +

@@ -143,7 +143,8 @@ static int maxima_of_windows(const dg_runtime *rt, const job *w, dg_stop *stop)
 {
     const dg_pooling *what = w->what;
     const int64_t *kernel = what->kernel;
-    dg_phase p = {.rt = rt, .stop = stop, .source = w->from, .out = w->to, .where = w->where, .groups = 1, .batch = what->batch,
+    dg_stop own = dg_begin_operation(rt, stop);
+    dg_phase p = {.rt = rt, .stop = &own, .source = w->from, .out = w->to, .where = w->where, .groups = 1, .batch = what->batch,
                   .n_taps = dg_conv_volume(kernel)};
     memcpy(p.sizes, what->sizes, sizeof p.sizes);
     memcpy(p.counts, what->counts, sizeof p.counts);
@@ -160,7 +161,7 @@ static int maxima_of_windows(const dg_runtime *rt, const job *w, dg_stop *stop)
     p.taps = taps;
     const int status = dg_conv_code_named(NULL)->maxima[what->is_double](&p);
     rt->give(taps);
-    return status;
+    return dg_end_operation(&own, stop, status);
 }
 
 int dg_pool(const dg_runtime *rt, const dg_pooling *what, const void *a, const int64_t *b, void *to, int64_t *where, dg_stop *stop)
