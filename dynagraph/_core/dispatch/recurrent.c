@@ -99,7 +99,7 @@ static int set_steps(call *c, PyObject *rows, PyObject *counts)
     for (int64_t k = 0; fits && k < l->steps; ++k) {
         c->room[k] = given ? given[k] : l->batch;
         c->room[l->steps + k] = total;
-        fits = c->room[k] >= 0 && (k == 0 || c->room[k] <= c->room[k - 1]);
+        fits = c->room[k] >= 0 && (k == 0 || c->room[k] <= c->room[k - 1]) && (!given || c->room[k] <= c->lead[0] - total);
         total += c->room[k];
     }
     l->counts = c->room;

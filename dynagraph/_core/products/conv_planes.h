@@ -30,6 +30,8 @@ static int NAME(prepare_planes)(PLANES *w, const dg_phase *p, int64_t rows, int6
         w->low[axis] = low;
         w->sizes[axis] = high - low + (p->counts[axis] ? p->pace[axis] * (p->counts[axis] - 1) : 0) + 1;
     }
+    if ((double)w->sizes[0] * (double)w->sizes[1] * ((double)w->sizes[2] + (double)p->pace[2]) > 0x1p48) /* more than there is */
+        return 0;
     w->part = (w->sizes[2] + p->pace[2] - 1) / p->pace[2];
     w->pitch = w->part * p->pace[2];
     w->room = w->sizes[0] * w->sizes[1] * w->pitch + 4 * LANES;
