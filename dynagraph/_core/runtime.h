@@ -6,7 +6,7 @@
 #include <stdint.h>
 #endif
 
-#define DG_RUNTIME_VERSION 12
+#define DG_RUNTIME_VERSION 13
 
 /* What ends a run: a signal that waits for its handler.  Who leaves work out because of it says so in `stopped`, and all that the
    run has computed is dropped: the flag itself may be cleared at any time. */
@@ -24,6 +24,7 @@ typedef struct dg_stop {
        DG_RAISES, with an object in the first slot; takes the GIL for itself */
     int32_t (*call_out)(struct dg_stop *stop, int32_t number, union dg_slot *slots);
     int32_t alone; /* there are no other Python threads, which may be in code that writes to the same arrays */
+    int32_t threads; /* that its regions have at most, whose memory was made for so many; 0: as many as there are then */
 } dg_stop;
 
 enum { DG_OTHER_TYPE = 1, DG_RAISES = 2 };

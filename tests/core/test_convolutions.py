@@ -12,7 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 
-from dynagraph._core._dispatch import convolve, get_threads, max_pool, product_kernels, put_places, set_threads
+from dynagraph._core._dispatch import (
+    adaptive_maxima,
+    adaptive_means,
+    convolve,
+    get_threads,
+    max_pool,
+    product_kernels,
+    put_places,
+    set_threads,
+)
 from tests.sampling import examples
 
 ISAS = [isa for isa, _, _ in product_kernels()]
@@ -229,6 +238,50 @@ def check_maxima(g: dict[str, Any], dtype: Any, kind: str) -> None:
         for plane in np.ndindex(*x.shape[:2]):
             np.add.at(wanted[plane], where[plane].ravel(), grads[plane].ravel())
         assert (put_places(grads, where, g["images"]) == wanted.reshape(x.shape)).all()
+
+
+@pytest.mark.parametrize("stride", [9, 2**32, 2**40, 2**62])
+def test_strides_beyond_the_images(stride: int) -> None:
+    """One window has no next one, so its distance does not matter."""
+    x, w, results = draw(2, 3, 5, 6), draw(4, 3, 3, 3, seed=1), draw(2, 4, 1, 1, seed=2)
+    about = {"groups": 1, "dilation": (1, 1), "padding": ((0, 0), (0, 0)), "places": (1, 1), "images": (5, 6), "kernel": (3, 3)}
+    wanted = by_kernels({**about, "stride": (7, 7)}, x, w, results)
+    for found, want in zip(by_kernels({**about, "stride": (stride, stride)}, x, w, results), wanted):
+        np.testing.assert_array_equal(found, want)
+    wanted = max_pool(x, (2, 3), (7, 7), (1, 1), (2, 2), (1, 1))
+    for found, want in zip(max_pool(x, (2, 3), (stride, stride), (1, 1), (2, 2), (1, 1)), wanted):
+        np.testing.assert_array_equal(found, want)
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("way", [2**40, 2**61, 2**62, 2**63 - 1])
+def test_windows_that_reach_far_beyond_images(way: int, channels: int) -> None:
+    """They may need more memory than there is, or give what the middle of the filter makes; nothing overflows."""
+    for n in (1, 2):
+        x, w = np.ones((1, channels, *(4,) * n), "f"), np.ones((channels, channels, *(3,) * n), "f")
+        try:
+            out = convolve(0, x, w, None, 1, (1,) * n, (way,) * n, ((way, way),) * n, (4,) * n)
+        except MemoryError:
+            continue
+        np.testing.assert_array_equal(out, x * channels)
+
+
+@pytest.mark.parametrize("size", [2**20, 2**31, 2**62 - 1])
+def test_windows_of_maxima_that_are_larger_than_arrays(size: int) -> None:
+    x = draw(2, 4, 5)
+    values, places = max_pool(x, (size, size), (3, size), (size // 2, size // 2), (1, 1), (1, 1))
+    np.testing.assert_array_equal(values, x.max((1, 2), keepdims=True))
+    np.testing.assert_array_equal(places.ravel(), x.reshape(2, -1).argmax(1))
+    values, places = max_pool(x[:, :, :1], (1, 2), (1, 1), (0, size), (1, 1), (4, 1))  # all is border
+    assert (values == -np.inf).all() and (places == -1).all()
+
+
+@pytest.mark.parametrize("sizes", [(2**32, 2**32, 1), (2**62, 4, 1), (2**21, 2**21, 2**22)])
+def test_planes_whose_size_has_more_than_64_bits(sizes: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="not in planes of"):
+        adaptive_maxima(np.zeros(16), sizes, (1, 1, 1))
+    with pytest.raises(ValueError, match="not in rows of"):
+        adaptive_means(np.zeros(16), sizes[0], 2**63 // sizes[0] * 2, 1)
 
 
 def test_places_beyond_the_array_are_refused() -> None:

@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from dynagraph._core._dispatch import Entry, NativePlan, get_threads, multiply, set_threads
+from dynagraph._core._dispatch import Entry, NativePlan, attention, convolve, get_threads, max_pool, multiply, set_threads
 
 from .native import address, library
 
@@ -173,6 +173,46 @@ def many_products(n_threads: int, seconds: float) -> None:
 
 def test_a_late_worker_finds_nothing_to_do_in_a_region_that_is_being_made() -> None:
     run_here("many_products(8, 6)")
+
+
+def while_their_number_changes() -> None:
+    """Operations whose threads have memory of their own, while another Python thread calls set_threads."""
+    rng = np.random.default_rng(0)
+    image, filters = (rng.integers(-3, 4, shape).astype("f") for shape in ((2, 16, 40, 40), (32, 16, 3, 3)))
+    planes = rng.integers(-3, 4, (16, 1, 3, 3)).astype("f")
+    a, b = (rng.integers(-3, 4, shape).astype("f") for shape in ((130, 700), (700, 333)))
+    q = rng.standard_normal((2, 4, 130, 32)).astype("f")
+
+    def operations() -> list[np.ndarray]:
+        product, attended, sums = np.empty((130, 333), "f"), np.empty_like(q), np.empty((2, 4, 130, 2), "f")
+        multiply(a, b, product)
+        attention(q, q, q, None, None, None, None, attended, sums, 1.0, False, 0.0)
+        geometry = (1, 1), (1, 1), ((1, 1), (1, 1)), (40, 40)
+        return [
+            product,
+            attended,
+            convolve(0, image, filters, None, 1, *geometry),
+            convolve(2, image, np.repeat(image, 2, 1), None, 1, *geometry[:3], (3, 3)),
+            convolve(0, image, planes, None, 16, *geometry),
+            max_pool(image, (3, 3), (1, 1), (1, 1), (1, 1), (40, 40))[0],
+        ]
+
+    set_threads(1)
+    expected, ends = operations(), time.monotonic() + 6
+
+    def change() -> None:
+        while time.monotonic() < ends:
+            for n in (1, 2, 64, 3):
+                set_threads(n)
+
+    threading.Thread(target=change).start()
+    while time.monotonic() < ends:
+        for k, (was, again) in enumerate(zip(expected, operations())):
+            np.testing.assert_array_equal(again, was, err_msg=str(k))
+
+
+def test_operations_go_on_while_the_number_of_threads_changes() -> None:
+    run_here("while_their_number_changes()")
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="affinities are Linux's")

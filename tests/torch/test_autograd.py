@@ -511,3 +511,27 @@ def test_gradients_by_inputs_of_any_iterable_and_by_name() -> None:
         torch.autograd.grad(w.sum(), types.MappingProxyType({"w": w}))
     with pytest.raises(RuntimeError, match=r"`inputs` argument to `grad\(\)` cannot be empty"):
         torch.autograd.grad(w.sum(), iter([]))
+
+
+def test_an_operation_keeps_its_operands_when_another_thread_replaces_them() -> None:
+    """A product runs without the GIL; the array that it reads must not be freed, and given to others, meanwhile."""
+    n, ends = 1024, threading.Event()
+    left, x = torch.ones(n, n), torch.ones(n, n)
+
+    def replace() -> None:
+        number = 0
+        while not ends.is_set():
+            number = number % 7 + 1
+            x.data = torch.full((n, n), float(number))
+            [torch.full((n, n), 99.0) for _ in range(2)]  # in the memory that is free
+
+    other = threading.Thread(target=replace)
+    other.start()
+    try:
+        for _ in range(100):
+            found = torch.matmul(left, x).numpy()
+            assert (found == found[0, 0]).all()
+            assert found[0, 0] in [n * k for k in range(1, 8)]
+    finally:
+        ends.set()
+        other.join()

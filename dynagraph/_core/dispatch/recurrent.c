@@ -99,7 +99,7 @@ static int set_steps(call *c, PyObject *rows, PyObject *counts)
     for (int64_t k = 0; fits && k < l->steps; ++k) {
         c->room[k] = given ? given[k] : l->batch;
         c->room[l->steps + k] = total;
-        fits = c->room[k] >= 0 && (k == 0 || c->room[k] <= c->room[k - 1]);
+        fits = c->room[k] >= 0 && (k == 0 || c->room[k] <= c->room[k - 1]) && (!given || c->room[k] <= c->lead[0] - total);
         total += c->room[k];
     }
     l->counts = c->room;
@@ -228,8 +228,8 @@ static int run(call *c, const void *weights, const void *projection, int is_back
 {
     static const int32_t no_signals = 0;
     dg_layer *l = &c->layer;
-    dg_stop stop = {.signals = &no_signals};
-    int64_t threads = dg_the_runtime.n_threads, chunks = threads * (l->batch >= threads * MANY_ROWS ? 2 : 1);
+    dg_stop stop = {.signals = &no_signals, .threads = dg_the_runtime.n_threads};
+    int64_t threads = stop.threads, chunks = threads * (l->batch >= threads * MANY_ROWS ? 2 : 1);
     int64_t most = (l->batch + FEW_ROWS - 1) / FEW_ROWS;
     chunks = chunks < most ? chunks : most;
     if (chunks < 1)

@@ -290,8 +290,8 @@ static int add_jobs(region *all, PyObject *calls)
     dg_frame_memory memory;
     dg_frame frame = dg_frame_over(&memory);
     int failed = 0;
-    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(calls) && !failed; ++k) {
-        PyObject *call = PyList_GET_ITEM(calls, k);
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(calls) && !failed; ++k) {
+        PyObject *call = PyTuple_GET_ITEM(calls, k);
         if (!PyTuple_Check(call)) {
             PyErr_Format(PyExc_TypeError, "run_each: a row is a tuple of arrays, got %s", Py_TYPE(call)->tp_name);
             failed = -1;
@@ -329,30 +329,31 @@ static int make_room(region *all, size_t n_calls)
 PyObject *dg_run_each(PyObject *module, PyObject *args)
 {
     region all = {0};
-    PyObject *calls;
-    if (!PyArg_ParseTuple(args, "O!O!O:run_each", &PyList_Type, &all.entries, &PyList_Type, &calls, &all.shared))
+    PyObject *given;
+    if (!PyArg_ParseTuple(args, "O!O!O:run_each", &PyList_Type, &all.entries, &PyList_Type, &given, &all.shared))
         return NULL;
     for (Py_ssize_t e = 0; e < PyList_GET_SIZE(all.entries); ++e)
         if (!Py_IS_TYPE(PyList_GET_ITEM(all.entries, e), &dg_EntryType))
             return PyErr_Format(PyExc_TypeError, "run_each: expected a list of entries, got %R", all.entries);
     all.kept = PyList_New(0);
     all.left = PyList_New(0);
-    PyObject *result = NULL;
-    if (!all.kept || !all.left)
+    PyObject *result = NULL, *calls = PyList_AsTuple(given); /* as it is now: guards may run any code */
+    if (!calls || !all.kept || !all.left)
         goto done;
-    if (!make_room(&all, (size_t)PyList_GET_SIZE(calls))) {
+    if (!make_room(&all, (size_t)PyTuple_GET_SIZE(calls))) {
         PyErr_NoMemory();
         goto done;
     }
     if (add_jobs(&all, calls) < 0)
         goto done;
     if (!all_disjoint(&all))
-        result = PyList_GetSlice(calls, 0, PyList_GET_SIZE(calls)); /* one after the other, then */
+        result = PySequence_List(calls); /* one after the other, then */
     else {
         run(&all);
         result = Py_NewRef(all.left);
     }
 done:
+    Py_XDECREF(calls);
     Py_XDECREF(all.kept);
     Py_XDECREF(all.left);
     PyMem_Free(all.jobs);

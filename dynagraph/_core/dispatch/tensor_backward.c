@@ -407,12 +407,16 @@ static int accumulate(PyObject *leaf, PyObject *grad)
     } else if (!dg_is_tensor(before) || !(array = *dg_slot_of(before, dg_of.array)) || !PyArray_CheckExact(array)) {
         done = 1;
     } else {
-        PyObject *storage = *dg_slot_of(before, dg_of.own_storage), *given[] = {NULL, array, grad, array};
+        PyObject *storage = Py_NewRef(*dg_slot_of(before, dg_of.own_storage)); /* other threads may give `before` others meanwhile */
+        Py_INCREF(array);
+        PyObject *given[] = {NULL, array, grad, array};
         PyObject *result = PyObject_Vectorcall(dg_ufunc.add, given + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
         PyObject *version = result ? PyNumber_Add(*dg_slot_of(storage, dg_of.version), of.one) : NULL;
         if (version)
             dg_put(storage, dg_of.version, version);
         Py_XDECREF(result);
+        Py_DECREF(array);
+        Py_DECREF(storage);
         done = version ? 0 : -1;
     }
 end:

@@ -336,6 +336,24 @@ static PyObject *dict_of(PyObject *names, PyObject *const *values)
     return made;
 }
 
+/* what a primitive makes of arrays, from arrays[1] on; the larger of them has so many elements */
+static PyObject *computed(PyObject *p, PyObject **arrays, Py_ssize_t n, PyObject *names, npy_intp size)
+{
+    PyObject *held[MAX_OPERANDS], *out = NULL; /* another thread may give a tensor another array meanwhile */
+    for (Py_ssize_t k = 0; k < n; ++k)
+        held[k] = Py_NewRef(arrays[1 + k]);
+    PyObject *forward = forward_for(p, size), *token = forward ? dg_quiet() : NULL;
+    if (token) {
+        out = PyObject_Vectorcall(forward, arrays + 1, (size_t)n | PY_VECTORCALL_ARGUMENTS_OFFSET, names);
+        if (dg_loud(token) < 0)
+            Py_CLEAR(out);
+    }
+    Py_XDECREF(forward);
+    for (Py_ssize_t k = 0; k < n; ++k)
+        Py_DECREF(held[k]);
+    return out;
+}
+
 static PyObject *apply(PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
     Py_ssize_t n = n_args - 1, n_names = names ? PyTuple_GET_SIZE(names) : 0;
@@ -364,15 +382,7 @@ static PyObject *apply(PyObject *const *args, Py_ssize_t n_args, PyObject *names
     }
     for (Py_ssize_t k = 0; k < n_names; ++k)
         arrays[1 + n + k] = args[1 + n + k];
-    PyObject *forward = forward_for(p, size), *token = forward ? dg_quiet() : NULL;
-    if (!token) {
-        Py_XDECREF(forward);
-        return NULL;
-    }
-    PyObject *out = PyObject_Vectorcall(forward, arrays + 1, (size_t)n | PY_VECTORCALL_ARGUMENTS_OFFSET, names);
-    Py_DECREF(forward);
-    if (dg_loud(token) < 0)
-        Py_CLEAR(out);
+    PyObject *out = computed(p, arrays, n, names, size);
     PyObject *result = out ? tensor_made_of(out) : NULL;
     if (!result || !recorded)
         return result;

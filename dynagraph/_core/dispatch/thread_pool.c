@@ -329,14 +329,15 @@ static void parallel(dg_range kernel, void *const *buffers, const int64_t *sizes
     if (grain < 1)
         grain = 1;
     most = most < grain ? grain : most < n ? round_up(most, grain) : n;
-    int threads = dg_the_runtime.n_threads;
+    const int there_are = __atomic_load_n(&dg_the_runtime.n_threads, __ATOMIC_RELAXED);
+    int threads = stop->threads && stop->threads < there_are ? stop->threads : there_are;
     if ((n + grain - 1) / grain < threads)
         threads = (int)((n + grain - 1) / grain);
     if (threads < 2 || pthread_mutex_trylock(&pool.busy) != 0) {
         serially(kernel, buffers, sizes, n, most, stop);
         return;
     }
-    int workers = start_workers(dg_the_runtime.n_threads - 1);
+    int workers = start_workers(there_are - 1);
     if (workers < 1) {
         pthread_mutex_unlock(&pool.busy);
         serially(kernel, buffers, sizes, n, most, stop);
@@ -422,7 +423,7 @@ void dg_threads_set(int n)
 {
     if (n <= 0)
         n = processors();
-    dg_the_runtime.n_threads = n > MAX_THREADS ? MAX_THREADS : n;
+    __atomic_store_n(&dg_the_runtime.n_threads, n > MAX_THREADS ? MAX_THREADS : n, __ATOMIC_RELAXED);
 }
 
 /* -- fork ------------------------------------------------------------------------------------------------------------------ */

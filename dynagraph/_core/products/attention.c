@@ -108,14 +108,15 @@ static int on_threads(const dg_runtime *rt, dg_range range, void *plan, char **s
 {
     if (n == 0)
         return 0;
-    char *memory = rt->take((size_t)(bytes * rt->n_threads + LINE));
+    dg_stop own = dg_begin_operation(rt, stop);
+    char *memory = rt->take((size_t)(bytes * own.threads + LINE));
     if (!memory)
         return DG_NO_MEMORY;
     *scratch = memory + (LINE - (uintptr_t)memory % LINE) % LINE;
     void *buffers[] = {plan};
-    rt->parallel(range, buffers, NULL, n, part, part, stop);
+    rt->parallel(range, buffers, NULL, n, part, part, &own);
     rt->give(memory);
-    return stop->stopped ? DG_STOPPED : 0;
+    return dg_end_operation(&own, stop, own.stopped ? DG_STOPPED : 0);
 }
 
 #define ELEMENT_f32 DG_F32

@@ -4,6 +4,7 @@
 #include "attention_call.h"
 
 enum { MOST_AXES = DG_BATCH_AXES + 3 };
+static const int64_t MOST_COLUMNS = INT64_C(1) << 48;
 
 typedef struct {
     int axes; /* batch, heads, rows, columns */
@@ -106,7 +107,7 @@ static int read_sizes(PyArrayObject *q, PyArrayObject *k, PyArrayObject *v, exte
     a->width = PyArray_DIM(q, ndim - 1);
     a->keys = PyArray_DIM(k, ndim - 2);
     a->value_width = PyArray_DIM(v, ndim - 1);
-    return 1;
+    return a->width < MOST_COLUMNS && a->value_width < MOST_COLUMNS; /* a thread has memory for some rows */
 }
 
 /* what both directions have; 0: it does not fit */

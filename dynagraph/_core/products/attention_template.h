@@ -297,7 +297,7 @@ static NAME(plan) NAME(planned)(const dg_attention *a)
     p.panels = p.panels < 1 ? 1 : p.panels;
     p.tiles = (a->rows + p.panels * p.nr - 1) / (p.panels * p.nr);
     if (p.panels > 1 && (scattered(&a->k, a->width, sizeof(T)) || scattered(&a->v, a->value_width, sizeof(T))))
-        p.beside = a->keys * (a->width + a->value_width) * (int64_t)sizeof(T) <= BESIDE_BYTES && a->keys > KEYS ? a->keys : KEYS;
+        p.beside = a->keys > KEYS && a->keys <= BESIDE_BYTES / ((a->width + a->value_width + 1) * (int64_t)sizeof(T)) ? a->keys : KEYS;
     p.whole_width = (a->width + p.nr - 1) / p.nr * p.nr;
     p.whole_value_width = (a->value_width + p.nr - 1) / p.nr * p.nr;
     return p;

@@ -74,7 +74,7 @@ static int convolve_images(const dg_conv_code *code, dg_phase *p, const dg_convo
         is_pointwise &= c->kernel[axis] == 1 && c->stride[axis] == 1 && c->before[axis] == 0 && c->places[axis] == c->sizes[axis];
         p->sizes[axis] = c->sizes[axis];
         p->counts[axis] = p->out_sizes[axis] = c->places[axis];
-        p->pace[axis] = c->stride[axis];
+        p->pace[axis] = c->places[axis] > 1 ? c->stride[axis] : 1; /* one window has no next one, however far */
         p->step[axis] = 1;
     }
     if (is_pointwise)
@@ -93,14 +93,17 @@ static int convolve_results(const dg_conv_code *code, dg_phase *p, const dg_conv
         p->step[axis] = c->stride[axis];
         p->pace[axis] = 1;
     }
-    const int64_t phases = dg_conv_volume(c->stride);
+    int64_t starts[DG_CONV_AXES]; /* that lie within an image */
+    for (int axis = 0; axis < DG_CONV_AXES; ++axis)
+        starts[axis] = c->stride[axis] < c->sizes[axis] ? c->stride[axis] : c->sizes[axis];
+    const int64_t phases = dg_conv_volume(starts);
     for (int64_t number = 0; number < phases && status == 0; ++number) {
-        p->start[2] = number % c->stride[2];
-        p->start[1] = number / c->stride[2] % c->stride[1];
-        p->start[0] = number / c->stride[2] / c->stride[1];
+        p->start[2] = number % starts[2];
+        p->start[1] = number / starts[2] % starts[1];
+        p->start[0] = number / starts[2] / starts[1];
         for (int axis = 0; axis < DG_CONV_AXES; ++axis) {
             const int64_t left = c->sizes[axis] - p->start[axis];
-            p->counts[axis] = left > 0 ? (left + c->stride[axis] - 1) / c->stride[axis] : 0;
+            p->counts[axis] = left > 0 ? (left - 1) / c->stride[axis] + 1 : 0;
         }
         p->n_taps = taps_at(c, p->start, taps);
         if (dg_conv_volume(p->counts))
@@ -117,14 +120,34 @@ static void finish_channels(void *const *buffers, const int64_t *sizes, int64_t 
         p->finish->run(p->finish, k / channels, k % channels, k % channels + 1, 0, dg_conv_volume(p->out_sizes));
 }
 
+/* Whether places can be counted: what does not fit into 64 bits, or hardly, does not fit into memory. */
+static int is_countable(const dg_convolution *c)
+{
+    const int64_t most = INT64_C(1) << 60;
+    if ((double)c->kernel[0] * (double)c->kernel[1] * (double)c->kernel[2] > 0x1p48)
+        return 0;
+    for (int axis = 0; axis < DG_CONV_AXES; ++axis) {
+        int64_t reach, way;
+        if (__builtin_mul_overflow(c->kernel[axis] - 1, c->dilation[axis], &reach) || reach > most ||
+            __builtin_mul_overflow(c->places[axis] - 1, c->stride[axis], &way) || way > most || c->before[axis] > most ||
+            c->before[axis] < -most)
+            return 0;
+    }
+    return 1;
+}
+
 int dg_convolve_by(const dg_conv_code *code, const dg_runtime *rt, const dg_convolution *c, const void *a, const void *b,
                    const void *bias, void *out, const dg_epilogue *finish, dg_stop *stop)
 {
     const int64_t n_taps = dg_conv_volume(c->kernel);
     dg_tap few[64], *taps = n_taps <= (int64_t)(sizeof few / sizeof *few) ? few : rt->take(sizeof *taps * (size_t)n_taps);
-    if (!taps)
+    if (!taps || !is_countable(c)) {
+        if (taps != few)
+            rt->give(taps);
         return DG_NO_MEMORY;
-    dg_phase p = {.rt = rt, .stop = stop, .source = a, .weights = b, .bias = bias, .out = out, .batch = c->batch,
+    }
+    dg_stop own = dg_begin_operation(rt, stop);
+    dg_phase p = {.rt = rt, .stop = &own, .source = a, .weights = b, .bias = bias, .out = out, .batch = c->batch,
         .groups = c->groups,
                   .channels = c->ins, .rows = c->outs, .row_stride = c->ins * n_taps, .channel_stride = n_taps,
                   .group_stride = c->outs * c->ins * n_taps, .taps = taps, .finish = finish};
@@ -147,7 +170,7 @@ int dg_convolve_by(const dg_conv_code *code, const dg_runtime *rt, const dg_conv
     }
     if (taps != few)
         rt->give(taps);
-    return status;
+    return dg_end_operation(&own, stop, status);
 }
 
 int dg_convolve(const dg_runtime *rt, const dg_convolution *what, const void *a, const void *b, const void *bias, void *out,

@@ -27,7 +27,7 @@ typedef struct dg_tap {
    (batch, groups * rows, counts), and `out` the filters'. */
 typedef struct dg_phase {
     const dg_runtime *rt;
-    dg_stop *stop;
+    dg_stop *stop; /* with the number of threads that there is memory for */
     const void *source, *weights, *bias;
     void *out;
     int64_t batch, groups, channels, rows;

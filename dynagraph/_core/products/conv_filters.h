@@ -135,7 +135,7 @@ static int NAME(filters)(const dg_phase *p)
     w.chunks = wanted < 1 || steps < 1 ? 1 : wanted < steps ? wanted : steps;
     w.chunk = (steps + w.chunks - 1) / w.chunks * DG_CONV_BLOCK;
     w.own_size = NAME(TOGETHER) * w.mr * (NAME(PITCH) + w.panels * w.nr);
-    const int64_t results = p->groups * w.panels * w.terms * w.nr, own = p->rt->n_threads * w.own_size;
+    const int64_t results = p->groups * w.panels * w.terms * w.nr, own = p->stop->threads * w.own_size;
     const int64_t parts = w.chunks == 1 ? 0 : w.chunks * p->groups * w.rows * p->rows;
     const int64_t padded = NAME(padded_size)(p, &w.padded), n_places = padded ? w.rows : 0;
     int64_t *memory = p->rt->take(sizeof *memory * (size_t)n_places + sizeof(T) * (size_t)(results + own + parts + padded + 1));

@@ -166,7 +166,7 @@ static int NAME(maxima_of)(const dg_phase *p, int64_t arrays)
     w.own_size = w.copy + 2 * (w.between + w.results) + p->counts[2] + LANES;
     if (dg_conv_volume(p->counts) == 0)
         return 0;
-    w.own = p->rt->take(sizeof(T) * (size_t)(p->rt->n_threads * w.own_size));
+    w.own = p->rt->take(sizeof(T) * (size_t)(p->stop->threads * w.own_size));
     if (!w.own)
         return DG_NO_MEMORY;
     void *const buffers[] = {&w};

@@ -28,11 +28,13 @@ static int64_t NAME(padded_size)(const dg_phase *p, PADDED *to)
         to->low[axis] = -least;
         to->sizes[axis] = most - least + p->pace[axis] * (p->counts[axis] - 1) + 1;
     }
+    const int64_t volume = dg_conv_volume(p->sizes);
+    if ((double)to->sizes[0] * (double)to->sizes[1] * (double)to->sizes[2] > MOST)
+        return 0;
     to->length = (to->sizes[2] + p->pace[2] - 1) / p->pace[2];
     to->row = to->length * p->pace[2];
     to->plane = (to->sizes[0] * to->sizes[1] * to->row + LINE - 1) / LINE * LINE;
     to->plane += to->plane / LINE % 2 ? 0 : LINE; /* an odd number of lines: channels fall into all sets of the cache */
-    const int64_t volume = dg_conv_volume(p->sizes);
     const int is_worth = p->n_taps >= TAPS && channels && dg_conv_volume(p->counts) && to->plane <= GROWTH * volume + LINE;
     return is_worth && to->plane * channels <= MOST ? to->plane * channels : 0;
 }

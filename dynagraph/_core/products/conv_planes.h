@@ -30,17 +30,19 @@ static int NAME(prepare_planes)(PLANES *w, const dg_phase *p, int64_t rows, int6
         w->low[axis] = low;
         w->sizes[axis] = high - low + (p->counts[axis] ? p->pace[axis] * (p->counts[axis] - 1) : 0) + 1;
     }
+    if ((double)w->sizes[0] * (double)w->sizes[1] * ((double)w->sizes[2] + (double)p->pace[2]) > 0x1p48) /* more than there is */
+        return 0;
     w->part = (w->sizes[2] + p->pace[2] - 1) / p->pace[2];
     w->pitch = w->part * p->pace[2];
     w->room = w->sizes[0] * w->sizes[1] * w->pitch + 4 * LANES;
     w->row = (p->counts[2] + LANES) / LANES * LANES;
     w->own_size = w->room + rows * w->row + p->n_taps;
     const size_t offsets = sizeof *w->offsets * (size_t)p->n_taps + BYTES;
-    w->offsets = p->rt->take(offsets + sizeof(T) * (size_t)(p->rt->n_threads * w->own_size + more));
+    w->offsets = p->rt->take(offsets + sizeof(T) * (size_t)(p->stop->threads * w->own_size + more));
     if (!w->offsets)
         return 0;
     w->own = (T *)((char *)w->offsets + offsets / BYTES * BYTES);
-    w->parts = w->own + p->rt->n_threads * w->own_size;
+    w->parts = w->own + p->stop->threads * w->own_size;
     for (int64_t t = 0; t < p->n_taps; ++t) {
         const int64_t *offset = p->taps[t].offset, x = offset[2] - w->low[2];
         w->offsets[t] = ((offset[0] - w->low[0]) * w->sizes[1] + offset[1] - w->low[1]) * w->pitch + x % p->pace[2] * w->part +

@@ -329,7 +329,7 @@ static int64_t NAME(in_tiles)(int64_t rows, int64_t of_tile) { return (rows + of
 static void NAME(share_rows)(WORK *w)
 {
     enum { LEAST_ROWS = 64, MANY = 4 };
-    const int64_t threads = w->p->rt->n_threads, pieces = w->p->groups * w->panels, most = w->p->rows / LEAST_ROWS;
+    const int64_t threads = w->p->stop->threads, pieces = w->p->groups * w->panels, most = w->p->rows / LEAST_ROWS;
     int64_t shares = 1;
     if (pieces > 0 && pieces < threads)
         shares = (threads + pieces - 1) / pieces;
@@ -357,7 +357,7 @@ static int NAME(places)(const dg_phase *p)
     NAME(share_rows)(&w);
     w.own_size = (DG_CONV_BLOCK + w.of_share) * w.nr;
     const int64_t filters = p->groups * w.row_panels * w.terms * w.mr;
-    const int64_t own = p->rt->n_threads * w.own_size;
+    const int64_t own = p->stop->threads * w.own_size;
     int64_t *memory = p->rt->take(sizeof *memory * (size_t)n_at + sizeof(T) * (size_t)(filters + own + padded + 1));
     if (!memory)
         return DG_NO_MEMORY;

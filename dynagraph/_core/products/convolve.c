@@ -36,10 +36,11 @@ static int fits(const dg_convolution *c, const int64_t *after, int64_t image_cha
 {
     int is_right = c->groups > 0 && c->ins * c->groups == image_channels && c->outs * c->groups == filters;
     for (int axis = 0; axis < DG_CONV_AXES && is_right; ++axis) {
-        const int64_t reach = (c->places[axis] - 1) * c->stride[axis] + (c->kernel[axis] - 1) * c->dilation[axis] + 1;
+        const __int128 way = (__int128)(c->places[axis] - 1) * c->stride[axis];
+        const __int128 reach = way + (__int128)(c->kernel[axis] - 1) * c->dilation[axis] + 1;
         is_right = c->stride[axis] > 0 && c->dilation[axis] > 0 && c->places[axis] >= 0 && c->kernel[axis] >= 0 &&
             c->sizes[axis] >= 0 &&
-                   (c->places[axis] == 0 || c->kernel[axis] == 0 || reach <= c->sizes[axis] + c->before[axis] + after[axis]);
+                   (c->places[axis] == 0 || c->kernel[axis] == 0 || reach <= (__int128)c->sizes[axis] + c->before[axis] + after[axis]);
     }
     return is_right;
 }

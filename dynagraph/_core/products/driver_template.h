@@ -444,7 +444,9 @@ int JOIN(dg_multiply, SUFFIX)(const dg_runtime *rt, const PRODUCT *product, dg_s
         turned.finish = product->finish ? NAME(finish_turned) : NULL, turned.context = product;
         return JOIN(dg_multiply, SUFFIX)(rt, &turned, stop);
     }
-    const int64_t threads = NAME(terms)(product) * (double)batches < PARALLEL_TERMS * (double)plan.kernel->nr ? 1 : rt->n_threads;
+    dg_stop own = dg_begin_operation(rt, stop);
+    const int64_t fewest = PARALLEL_TERMS * (int64_t)plan.kernel->nr;
+    const int64_t threads = NAME(terms)(product) * (double)batches < (double)fewest ? 1 : own.threads;
     plan.height = height_of(m, plan.kernel->mr);
     NAME(choose_direct)(&plan);
     NAME(choose_parts)(&plan, threads);
@@ -465,12 +467,12 @@ int JOIN(dg_multiply, SUFFIX)(const dg_runtime *rt, const PRODUCT *product, dg_s
                 plan.last_column = least(column + plan.chunk_columns, n);
                 plan.first_term = term;
                 plan.last_term = least(term + plan.chunk_terms, product->k);
-                if (!stop->stopped)
-                    NAME(run_chunk)(rt, &plan, threads, stop);
+                if (!own.stopped)
+                    NAME(run_chunk)(rt, &plan, threads, &own);
             }
     if (memory)
         rt->give(memory);
-    return stop->stopped ? DG_STOPPED : 0;
+    return dg_end_operation(&own, stop, own.stopped ? DG_STOPPED : 0);
 }
 
 #undef JOIN_

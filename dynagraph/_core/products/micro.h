@@ -128,6 +128,21 @@ typedef struct dg_stretch {
     /* 0; DG_NO_MEMORY; DG_STOPPED because of `stop`, with a result that is not complete */                           \
     int dg_multiply_##suffix(const dg_runtime *rt, const dg_product_##suffix *product, dg_stop *stop);
 
+/* What an operation runs under whose memory is made for the number of threads: set_threads may give its regions fewer, but no more.
+   It ends by saying to `outer` what `dg_end_operation` gives. */
+static inline dg_stop dg_begin_operation(const dg_runtime *rt, const dg_stop *outer)
+{
+    return (dg_stop){.signals = outer->signals, .threads = __atomic_load_n(&rt->n_threads, __ATOMIC_RELAXED)};
+}
+
+/* the status of an operation: 0, or what went wrong */
+static inline int dg_end_operation(const dg_stop *own, dg_stop *outer, int status)
+{
+    if (own->stopped)
+        __atomic_store_n(&outer->stopped, 1, __ATOMIC_RELAXED);
+    return status;
+}
+
 /* runs [0, n), of so many nanoseconds each, on threads if that is worth it */
 void dg_share(const dg_runtime *rt, dg_stop *stop, dg_range kernel, void *const *buffers, int64_t n, double nanoseconds);
 

@@ -139,28 +139,47 @@ DEFINE_MAXIMA(double, f64)
 
 /* -- windows of one size ----------------------------------------------------------------------------------------------------- */
 
+/* Of windows along an axis: the first of their elements that any of them has within the array, and how many there are from there to
+   the last one; one, where all is border. */
+static int64_t within(const dg_pooling *what, int axis, int64_t *first)
+{
+    const int64_t before = what->before[axis], step = what->dilation[axis], size = what->sizes[axis], count = what->counts[axis];
+    const int64_t low = before - (count > 1 ? what->stride[axis] * (count - 1) : 0), high = (size - 1 + before) / step;
+    const int64_t last = high < what->kernel[axis] ? high : what->kernel[axis] - 1;
+    *first = low > 0 ? (low + step - 1) / step : 0;
+    if (size < 1 || size - 1 + before < 0 || *first > last)
+        *first = what->kernel[axis] - 1;
+    return last > *first ? last - *first + 1 : 1;
+}
+
 static int maxima_of_windows(const dg_runtime *rt, const job *w, dg_stop *stop)
 {
     const dg_pooling *what = w->what;
-    const int64_t *kernel = what->kernel;
-    dg_phase p = {.rt = rt, .stop = stop, .source = w->from, .out = w->to, .where = w->where, .groups = 1, .batch = what->batch,
+    int64_t first[AXES], kernel[AXES];
+    if (dg_conv_volume(what->counts) == 0)
+        return 0;
+    for (int axis = 0; axis < AXES; ++axis)
+        kernel[axis] = within(what, axis, &first[axis]);
+    dg_stop own = dg_begin_operation(rt, stop);
+    dg_phase p = {.rt = rt, .stop = &own, .source = w->from, .out = w->to, .where = w->where, .groups = 1, .batch = what->batch,
                   .n_taps = dg_conv_volume(kernel)};
     memcpy(p.sizes, what->sizes, sizeof p.sizes);
     memcpy(p.counts, what->counts, sizeof p.counts);
-    memcpy(p.pace, what->stride, sizeof p.pace);
+    for (int axis = 0; axis < AXES; ++axis) /* there may be one window only, however far the next one is */
+        p.pace[axis] = what->counts[axis] > 1 ? what->stride[axis] : 1;
     dg_tap *taps = rt->take(sizeof *taps * (size_t)p.n_taps);
     if (!taps)
         return DG_NO_MEMORY;
     for (int64_t t = 0; t < p.n_taps; ++t) {
         const int64_t at[AXES] = {t / kernel[2] / kernel[1], t / kernel[2] % kernel[1], t % kernel[2]};
         for (int axis = 0; axis < AXES; ++axis)
-            taps[t].offset[axis] = at[axis] * what->dilation[axis] - what->before[axis];
+            taps[t].offset[axis] = (first[axis] + at[axis]) * what->dilation[axis] - what->before[axis];
         taps[t].weight = t;
     }
     p.taps = taps;
     const int status = dg_conv_code_named(NULL)->maxima[what->is_double](&p);
     rt->give(taps);
-    return status;
+    return dg_end_operation(&own, stop, status);
 }
 
 int dg_pool(const dg_runtime *rt, const dg_pooling *what, const void *a, const int64_t *b, void *to, int64_t *where, dg_stop *stop)

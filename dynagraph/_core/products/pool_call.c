@@ -68,12 +68,12 @@ static PyObject *new_like(PyArrayObject *array, PyArray_Descr *descr, int n, con
 }
 
 /* the arrays are null where an error is set already */
-static int run(const dg_pooling *what, PyArrayObject *a, PyArrayObject *b, PyObject *to, PyObject *where, int64_t terms)
+static int run(const dg_pooling *what, PyArrayObject *a, PyArrayObject *b, PyObject *to, PyObject *where, double terms)
 {
     if (!to)
         return -1;
     dg_stop stop = {.signals = &no_signals};
-    PyThreadState *state = what->batch * terms > KEEP_THE_GIL ? PyEval_SaveThread() : NULL;
+    PyThreadState *state = (double)what->batch * terms > KEEP_THE_GIL ? PyEval_SaveThread() : NULL;
     int status = dg_pool(&dg_the_runtime, what, PyArray_DATA(a), b ? PyArray_DATA(b) : NULL, PyArray_DATA((PyArrayObject *)to),
                          where ? PyArray_DATA((PyArrayObject *)where) : NULL, &stop);
     if (state)
@@ -82,6 +82,8 @@ static int run(const dg_pooling *what, PyArrayObject *a, PyArrayObject *b, PyObj
         PyErr_NoMemory();
     return status;
 }
+
+static double volume_of(const int64_t *sizes) { return (double)sizes[0] * (double)sizes[1] * (double)sizes[2]; }
 
 /* maxima and where they stood; takes over the references, which are null after an error */
 static PyObject *both(int status, PyObject *values, PyObject *where)
@@ -111,8 +113,10 @@ PyObject *dg_max_pool(PyObject *module, PyObject *args)
         sizes_from(padding, "max_pool", n, 0, p.before) < 0 || sizes_from(dilation, "max_pool", n, 1, p.dilation) < 0 ||
         sizes_from(places, "max_pool", n, 1, p.counts) < 0)
         return NULL;
-    if (p.kernel[0] < 1 || p.kernel[1] < 1 || p.kernel[2] < 1)
-        return PyErr_Format(PyExc_ValueError, "max_pool: windows of %R", kernel);
+    for (int axis = 0; axis < AXES; ++axis)
+        if (p.kernel[axis] < 1 || p.stride[axis] < 1 || p.dilation[axis] < 1 || p.before[axis] < 0)
+            return PyErr_Format(PyExc_ValueError, "max_pool: windows of %R, %R apart, of elements %R apart, borders of %R", kernel,
+                                stride, dilation, padding);
     PyArrayObject *x = in_order(given, type);
     PyArray_Descr *int64 = x ? PyArray_DescrFromType(NPY_INT64) : NULL;
     int status = -1;
@@ -124,7 +128,7 @@ PyObject *dg_max_pool(PyObject *module, PyObject *args)
         else
             values = new_like(x, PyArray_DESCR(x), n, p.counts);
         where = values ? new_like(x, int64, n, p.counts) : NULL;
-        status = where ? run(&p, x, NULL, values, where, dg_conv_volume(p.counts) * dg_conv_volume(p.kernel)) : -1;
+        status = where ? run(&p, x, NULL, values, where, (double)dg_conv_volume(p.counts) * volume_of(p.kernel)) : -1;
     }
     Py_XDECREF(int64);
     Py_XDECREF(x);
@@ -163,7 +167,7 @@ PyObject *dg_put_places(PyObject *module, PyObject *args)
             out = new_like(g, PyArray_DESCR(g), n, p.sizes);
         else
             PyErr_Format(PyExc_IndexError, "put_places: a place beyond the array");
-        if (run(&p, g, where, out, NULL, dg_conv_volume(p.counts)) != 0)
+        if (run(&p, g, where, out, NULL, volume_of(p.counts)) != 0)
             Py_CLEAR(out);
     }
     Py_XDECREF(g);
@@ -182,17 +186,18 @@ static PyObject *along(PyObject *args, int back)
     const int64_t all = PyArray_SIZE((PyArrayObject *)given);
     if (type < 0)
         return NULL;
-    if (size < 1 || inner < 1 || count < 1 || all % (mine * inner))
+    long long row; /* elements */
+    if (size < 1 || inner < 1 || count < 1 || __builtin_mul_overflow(mine, inner, &row) || all % row)
         return PyErr_Format(PyExc_ValueError, "adaptive_means: %lld elements, not in rows of %lld by %lld", (long long)all, mine,
                             inner);
     PyArrayObject *x = in_order(given, type);
     if (!x)
         return NULL;
-    const dg_pooling p = {back ? DG_ADAPTIVE_MEANS_BACK : DG_ADAPTIVE_MEANS, type == NPY_DOUBLE, all / (mine * inner),
+    const dg_pooling p = {back ? DG_ADAPTIVE_MEANS_BACK : DG_ADAPTIVE_MEANS, type == NPY_DOUBLE, all / row,
                           {1, size, inner}, {1, count, inner}};
     const npy_intp shape[] = {(npy_intp)p.batch, (npy_intp)others, (npy_intp)inner};
     out = new_array(PyArray_DESCR(x), 3, shape);
-    if (run(&p, x, NULL, out, NULL, (size + count) * inner) != 0)
+    if (run(&p, x, NULL, out, NULL, ((double)size + (double)count) * (double)inner) != 0)
         Py_CLEAR(out);
     Py_DECREF(x);
     return out;
@@ -217,10 +222,11 @@ PyObject *dg_adaptive_maxima(PyObject *module, PyObject *args)
         p.sizes[k] = s[k];
         p.counts[k] = c[k];
     }
-    const int64_t all = PyArray_SIZE((PyArrayObject *)given), size = dg_conv_volume(p.sizes);
-    if (all % size)
-        return PyErr_Format(PyExc_ValueError, "adaptive_maxima: %lld elements, not in planes of %lld", (long long)all,
-                            (long long)size);
+    const int64_t all = PyArray_SIZE((PyArrayObject *)given);
+    int64_t size;
+    if (__builtin_mul_overflow(s[0], s[1], &size) || __builtin_mul_overflow(size, s[2], &size) || all % size)
+        return PyErr_Format(PyExc_ValueError, "adaptive_maxima: %lld elements, not in planes of %lld by %lld by %lld", (long long)all,
+                            s[0], s[1], s[2]);
     PyArrayObject *x = in_order(given, type);
     if (!x)
         return NULL;
@@ -229,7 +235,7 @@ PyObject *dg_adaptive_maxima(PyObject *module, PyObject *args)
     PyArray_Descr *int64 = PyArray_DescrFromType(NPY_INT64);
     PyObject *values = new_array(PyArray_DESCR(x), 4, shape);
     PyObject *where = values ? new_array(int64, 4, shape) : NULL;
-    const int status = where ? run(&p, x, NULL, values, where, size) : -1;
+    const int status = where ? run(&p, x, NULL, values, where, (double)size) : -1;
     Py_DECREF(int64);
     Py_DECREF(x);
     return both(status, values, where);
