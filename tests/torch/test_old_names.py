@@ -69,17 +69,19 @@ def test_sparse_types_refuse_other_arguments_and_warn_once() -> None:
 
 
 def test_fills_without_gradients_by_their_private_names() -> None:
-    w = own.empty(3, 4, requires_grad=True)
-    assert init._no_grad_fill_(w, 2.0).tolist() == [[2.0] * 4] * 3 and init._no_grad_zero_(w).sum() == 0
-    for fill in (init._no_grad_uniform_, init._no_grad_normal_):
+    w: Any = own.empty(3, 4, requires_grad=True)
+    fills: Any = init
+    assert fills._no_grad_fill_(w, 2.0).tolist() == [[2.0] * 4] * 3 and fills._no_grad_zero_(w).sum() == 0
+    for fill in (fills._no_grad_uniform_, fills._no_grad_normal_):
         assert fill(w, -1.0, 1.0).abs().sum() > 0 and w.is_leaf and w.requires_grad
-    assert init._no_grad_trunc_normal_(w, 0.0, 1.0, -0.5, 0.5).abs().max() <= 0.5
+    assert fills._no_grad_trunc_normal_(w, 0.0, 1.0, -0.5, 0.5).abs().max() <= 0.5
 
 
 def test_steps_of_wrappers_that_are_no_optimizers_call_hooks() -> None:
     class Wrapper(own.optim.Optimizer):
         def __init__(self, inner: Any):
-            self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks = OrderedDict(), OrderedDict()
+            self._optimizer_step_pre_hooks: OrderedDict[int, Any] = OrderedDict()
+            self._optimizer_step_post_hooks: OrderedDict[int, Any] = OrderedDict()
             self._patch_step_function()
             self.inner, self.param_groups = inner, inner.param_groups
 
@@ -112,7 +114,7 @@ def test_assertions_on_tensors() -> None:
 
 def test_tensors_in_one_vector_and_back() -> None:
     tensors = [own.arange(6.0).view(2, 3), own.ones(2)]
-    flat = _flatten_dense_tensors(tensors)
+    flat: Any = _flatten_dense_tensors(tensors)
     assert flat.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 1.0, 1.0]
     assert all(own.equal(a, b) for a, b in zip(_unflatten_dense_tensors(flat, tensors), tensors, strict=True))
 
