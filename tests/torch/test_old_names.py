@@ -122,3 +122,8 @@ def test_tensors_in_one_vector_and_back() -> None:
 def test_parts_of_transformers_by_their_private_names() -> None:
     assert _get_activation_fn("relu") is own.nn.functional.relu and len(_get_clones(own.nn.Linear(2, 2), 3)) == 3
     assert own.cuda._initialized is False
+
+
+def test_the_class_of_inverse_transforms_is_found_where_pytorch_has_it() -> None:
+    transforms: Any = own.distributions.transforms
+    assert type(transforms.ExpTransform().inv) is transforms._InverseTransform
