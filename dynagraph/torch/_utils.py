@@ -13,6 +13,7 @@ from dynagraph.torch.core.parameter import Parameter
 from dynagraph.torch.core.storage import Storage
 from dynagraph.torch.core.tensor import Tensor, wrap
 from dynagraph.torch.functions import creation, sparse_creation
+from dynagraph.torch.functions.joining import cat
 from dynagraph.torch.functions.sparse import SparseTensor
 from dynagraph.torch.missing import getattr_of
 
@@ -166,6 +167,16 @@ def reduced_parameter(x: Parameter) -> tuple[Any, ...]:
     if state:
         return _rebuild_parameter_with_state, (x.data, x.requires_grad, OrderedDict(), state)
     return _rebuild_parameter, (x.data, x.requires_grad, OrderedDict())
+
+
+def _flatten_dense_tensors(tensors: Any) -> Tensor:
+    """All elements in one vector."""
+    return cat([x.reshape(-1) for x in tensors]) if tensors else creation.empty(0)
+
+
+def _unflatten_dense_tensors(flat: Tensor, tensors: Any) -> tuple[Tensor, ...]:
+    """Views of a vector's parts, of the sizes that tensors have."""
+    return tuple(part.view_as(x) for part, x in zip(flat.split([x.numel() for x in tensors]), tensors))
 
 
 __getattr__ = getattr_of(__name__)

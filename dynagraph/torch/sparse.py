@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from dynagraph.torch.functions import sparse_ops as _functions
+from dynagraph.torch.functions import sparse_types as _types
 from dynagraph.torch.functions.common import publish
 from dynagraph.torch.missing import getattr_of
 
-del _functions  # its import has filled the namespace
+del _functions, _types  # their imports have filled the namespace
 publish(globals(), "sparse")
 
 

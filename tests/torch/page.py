@@ -74,7 +74,9 @@ This is refused where PyTorch is imported already. A name that is missing is one
 
 Of what others have written, these have given PyTorch's numbers in small programs, without `torch.compile`: einops, torchdiffeq,
 torchsde, x-transformers, vector-quantize-pytorch, lion-pytorch, rotary-embedding-torch, gpytorch, captum, normflows, nflows,
-ignite, accelerate. With `torch.compile`, forward and as training steps of several batch sizes: x-transformers, g-mlp-pytorch,
+ignite, accelerate, vit-pytorch, denoising-diffusion-pytorch (both with a stand-in for torchvision), ema-pytorch, torchmetrics,
+reformer-pytorch, performer-pytorch, linformer, and 150 optimizers of pytorch-optimizer, torch-optimizer, schedulefree, prodigyopt,
+dadaptation and others. With `torch.compile`, forward and as training steps of several batch sizes: x-transformers, g-mlp-pytorch,
 mlp-mixer-pytorch, egnn-pytorch, perceiver-pytorch, siren-pytorch, vector-quantize-pytorch, pytorch-msssim, torchdiffeq. What
 calls einops is one program for each size, and the first call of a size is plain: einops remembers sizes in a cache. Not there:
 e3nn (it writes code by `torch.fx`), torch-geometric (`torch.ops.aten`), tensordict (functorch's layers), transformers 5 and

@@ -31,7 +31,7 @@ from dynagraph.torch.cuda.streams import *  # noqa: F403
 from dynagraph.torch.functions.legacy import CUDA_TYPES as _TYPES
 from dynagraph.torch.missing import getattr_of as _getattr_of
 
-has_half = True
+has_half, _initialized = True, False  # (CuPy begins by itself: nothing waits to be initialized)
 globals().update(_TYPES)
 _get_device_index = index_of
 _missing = _getattr_of(__name__)

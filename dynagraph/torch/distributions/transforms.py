@@ -23,6 +23,7 @@ from dynagraph.torch.distributions.joint_transforms import (
     StickBreakingTransform,
 )
 from dynagraph.torch.distributions.transform import ComposeTransform, IndependentTransform, Transform, identity_transform
+from dynagraph.torch.distributions.transform import _InverseTransform as _InverseTransform
 
 __all__ = [
     "AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform", "CorrCholeskyTransform",

@@ -12,6 +12,7 @@ from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define, from_row
 from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.common import NUMBERS, cast, function, in_place, plain_forms, pointwise, promoted, wrapped_number
+from dynagraph.torch.functions.numbers_first import scaled_operand
 from dynagraph.torch.functions.pointwise_primitives import (
     _POWERS,
     ADD,
@@ -75,8 +76,10 @@ def _floats(who: str, input: Any, other: Any) -> tuple[Any, Any]:
 
 
 @function(inplace=True, out=True)
-def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+def add(input: Any, other: Any, *rest: Any, alpha: Any = 1) -> Tensor:
     """``input + alpha * other``."""
+    if rest:
+        other, alpha = scaled_operand("add", other, rest)
     if alpha != 1 or type(alpha) is not int:
         _check_alpha(alpha, input, other)
         other = _alpha(other, alpha, "add")
@@ -84,8 +87,10 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
 
 
 @function(inplace=True, out=True, aliases=("subtract",))
-def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+def sub(input: Any, other: Any, *rest: Any, alpha: Any = 1) -> Tensor:
     """``input - alpha * other``."""
+    if rest:
+        other, alpha = scaled_operand("sub", other, rest)
     if alpha != 1 or type(alpha) is not int:
         _check_alpha(alpha, input, other)
         other = _alpha(other, alpha, "sub")

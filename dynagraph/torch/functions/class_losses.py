@@ -14,7 +14,7 @@ from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply, made, wrap
 from dynagraph.torch.functions.activations import only_floats
 from dynagraph.torch.functions.arithmetic import add, div, mul
-from dynagraph.torch.functions.common import cast, check_tensor, function
+from dynagraph.torch.functions.common import cast, check_tensor, function, integer
 from dynagraph.torch.functions.elementary import neg
 from dynagraph.torch.functions.indexing import MASKED_FILL
 from dynagraph.torch.functions.linear import linear
@@ -90,6 +90,7 @@ def nll_loss(
     if len(shape) != 1 and (not given or shape[0] != given[0]):
         raise ValueError(f"Expected input batch_size ({shape[0]}) to match target batch_size ({given[0] if given else 1}).")
     not_differentiable("nll_loss", weight=weight)
+    ignore_index = integer(ignore_index)
     if len(shape) <= 2:
         if len(given) > 1:
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")

@@ -403,11 +403,29 @@ def dim_of(dim: Any, ndim: int) -> int:
     return int(dim) + rank if dim < 0 else int(dim)
 
 
+def as_sequence(value: Any) -> tuple[Any, ...]:
+    """One integer, which may be NumPy's or a tensor without dimensions, or a sequence of them, as a tuple."""
+    if isinstance(value, (int, np.integer)):
+        return (value,)
+    if isinstance(value, Tensor) and not value._array.ndim:
+        return (int(value._array),)
+    return tuple(value)
+
+
+def integer(value: Any) -> Any:
+    """A number of things that may be given as NumPy's integer or a tensor without dimensions, as Python's; others as they are."""
+    if type(value) is int:
+        return value
+    if isinstance(value, Tensor) and not value._array.ndim and value._array.dtype.kind in "iu":
+        return int(value._array)
+    return int(value) if isinstance(value, np.integer) else value
+
+
 def dims_of(dims: Any, ndim: int) -> tuple[int, ...]:
     """Dimensions counted from the front, sorted; None, or an empty sequence, is all of them."""
     if dims is None:
         return tuple(range(ndim))
-    given = (dims,) if isinstance(dims, (int, np.integer)) else tuple(dims)
+    given = as_sequence(dims)
     if not given:
         return tuple(range(ndim))
     found = [dim_of(d, ndim) for d in given]

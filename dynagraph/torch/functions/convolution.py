@@ -21,7 +21,7 @@ from dynagraph.torch.core.arrays import in_c_order, is_on_gpu, library_of_array,
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.activations import in_single
-from dynagraph.torch.functions.common import check_tensor, function
+from dynagraph.torch.functions.common import as_sequence, check_tensor, function, integer
 from dynagraph.torch.functions.shapes import permute, unsqueeze
 
 Sizes = tuple[int, ...]
@@ -157,7 +157,7 @@ define(
 @at_capture
 def sizes(value: Any, count: int, what: str, who: str = "convolution") -> Sizes:
     """One size for each of so many dimensions: given, or one for all of them."""
-    given = (int(value),) if isinstance(value, (int, np.integer)) else tuple(int(v) for v in value)
+    given = tuple(int(v) for v in as_sequence(value))
     if len(given) == 1:
         return given * count
     if len(given) != count:
@@ -394,6 +394,7 @@ COL2IM = define(
 
 
 def _block(value: Any, what: str) -> Sizes:
+    value = integer(value)
     given = (value, value) if isinstance(value, int) else tuple(value)
     return given * 2 if len(given) == 1 else given
 

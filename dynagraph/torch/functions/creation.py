@@ -14,7 +14,7 @@ from dynagraph.torch.core.arrays import in_c_order, put_beside
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.storage import Storage
 from dynagraph.torch.core.tensor import Tensor, made, storage_of, wrap
-from dynagraph.torch.functions.common import NAMESPACES, check_tensor, fitting_number, function, sizes_of, store_out
+from dynagraph.torch.functions.common import NAMESPACES, check_tensor, fitting_number, function, integer, sizes_of, store_out
 from dynagraph.torch.functions.conversion import pin_memory as pinned
 from dynagraph.torch.functions.conversion import to_device
 from dynagraph.torch.functions.pointwise_primitives import empty_in_order
@@ -324,7 +324,7 @@ def full(
         raise TypeError(f"full(): argument 'size' (position 1) must be tuple of ints, not {type(size).__name__}")
     shape = sizes_of(size, "full")
     _check_sizes(shape)
-    kind = dtype or dtypes.of_number(fill_value)
+    kind = dtype or (dtypes.int64 if isinstance(fill_value, np.integer) else dtypes.of_number(fill_value))
     number, wanted = fitting_number(fill_value, kind.numpy, kind), kind.numpy
     if out is not None:
         store_out(out, made(np.full(shape, number, wanted)))
@@ -468,7 +468,7 @@ def range_(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: DType | Non
 
 def _spaced(low: Any, high: Any, steps: int, given: DType | None, library: Any) -> Any:
     """From both ends to the middle, as PyTorch computes it, so that the last is the end."""
-    low, high = _number(low), _number(high)
+    low, high, steps = _number(low), _number(high), integer(steps)
     is_complex = isinstance(low, complex) or isinstance(high, complex)
     default = dtypes.get_default_dtype()
     wanted = given or (default.to_complex() if is_complex else default)

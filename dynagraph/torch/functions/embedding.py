@@ -17,7 +17,7 @@ from dynagraph.torch.core.sparse_gradients import SparseGradient
 from dynagraph.torch.core.tensor import Tensor, apply, made, quiet, wrap, written
 from dynagraph.torch.functions.activations import in_single, no_complex_gradient
 from dynagraph.torch.functions.arithmetic import mul
-from dynagraph.torch.functions.common import cast, check_tensor, function
+from dynagraph.torch.functions.common import cast, check_tensor, function, integer
 from dynagraph.torch.functions.indexing import getitem, has_row_kernels
 from dynagraph.torch.functions.shapes import reshape, unsqueeze
 from dynagraph.torch.functions.sparse import COOTensor, coo
@@ -370,6 +370,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     x = check_tensor(tensor, "one_hot", "self")
     if x.dtype is not dtypes.int64:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
+    num_classes = integer(num_classes)
     array = x._array
     if not array.size:
         if num_classes <= 0:

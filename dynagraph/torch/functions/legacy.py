@@ -97,7 +97,8 @@ class tensortype(type):
     is_sparse = False
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, Tensor) and instance.dtype is cls.dtype and instance.is_cuda == cls.is_cuda
+        is_kind = isinstance(instance, Tensor) and instance.dtype is cls.dtype and instance.is_cuda == cls.is_cuda
+        return is_kind and not instance.is_sparse
 
     def __call__(cls, *args: Any, size: Any = None, device: Any = None) -> Tensor:
         where = devices.device("cuda") if cls.is_cuda else devices.CPU

@@ -19,7 +19,7 @@ from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.activations import in_single, only_floats, relu
 from dynagraph.torch.functions.arithmetic import mul
 from dynagraph.torch.functions.arithmetic import pow as power
-from dynagraph.torch.functions.common import NAMESPACES, check_tensor, function
+from dynagraph.torch.functions.common import NAMESPACES, as_sequence, check_tensor, function, integer
 from dynagraph.torch.functions.convolution import Pairs, Sizes, padded
 from dynagraph.torch.functions.elementary import abs as absolute
 from dynagraph.torch.functions.elementary import sign
@@ -297,7 +297,7 @@ _NUMBER_WORDS = {1: "one", 2: "two", 3: "three"}
 
 def given_sizes(value: Any, n: int, who: str, what: str) -> Sizes:
     """A size for each of so many dimensions."""
-    found = (int(value),) if isinstance(value, (int, np.integer)) else tuple(int(v) for v in value)
+    found = tuple(int(v) for v in as_sequence(value))
     if len(found) == 1:
         return found * n
     if len(found) != n:
@@ -437,7 +437,7 @@ def _max_pool1d(x: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation
     for what, value in (("kernel_size", kernel_size), ("stride", stride), ("padding", padding), ("dilation", dilation)):
         if value is None or value == ():
             value = kernel_size
-        given = (value,) if isinstance(value, int) else tuple(value)
+        given = as_sequence(value)
         if len(given) != 1:
             raise RuntimeError(
                 f"max_pool1d() {what} must be an int, list of ints or tuple of ints of size 1 but got size {len(given)}"
@@ -508,7 +508,8 @@ def avg_pool1d(
 def _outputs(who: str, x: Tensor, output_size: Any, n: int) -> Sizes:
     """How many windows; None is as many as there are elements."""
     shape = x._array.shape
-    given = (output_size,) * n if output_size is None or isinstance(output_size, (int, np.integer)) else tuple(output_size)
+    size = integer(output_size)
+    given = (size,) * n if size is None or isinstance(size, int) else tuple(size)
     if len(given) != n:
         what = "internal error: output_size.size() must be" if "max" in who else "output_size must be"
         raise RuntimeError(f"{who}{'()' if 'max' in who else ''}: {what} {n}")

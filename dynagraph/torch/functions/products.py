@@ -13,6 +13,7 @@ from dynagraph.torch.core.primitives import define, from_row
 from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.arithmetic import add, mul
 from dynagraph.torch.functions.common import check_tensor, function
+from dynagraph.torch.functions.numbers_first import scaled_product
 from dynagraph.torch.functions.shapes import expand, reshape, unsqueeze
 
 
@@ -182,32 +183,42 @@ def _scaled(product: Tensor, input: Tensor, beta: Any, alpha: Any) -> Tensor:
 
 
 @function(inplace=True, out=True)
-def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *rest: Any, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """``beta * input + alpha * (mat1 @ mat2)``."""
+    if rest:
+        input, mat1, mat2, beta, alpha = scaled_product("addmm", input, mat1, mat2, *rest)
     return _scaled(mm(mat1, mat2), input, beta, alpha)
 
 
 @function(inplace=True, out=True)
-def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *rest: Any, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """``beta * input + alpha * (batch1 @ batch2)``, of rows of matrices."""
+    if rest:
+        input, batch1, batch2, beta, alpha = scaled_product("baddbmm", input, batch1, batch2, *rest)
     return _scaled(bmm(batch1, batch2), input, beta, alpha)
 
 
 @function(inplace=True, out=True)
-def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *rest: Any, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """``beta * input + alpha * sum(batch1 @ batch2)``, of rows of matrices."""
+    if rest:
+        input, batch1, batch2, beta, alpha = scaled_product("addbmm", input, batch1, batch2, *rest)
     return _scaled(bmm(batch1, batch2).sum(0, dtype=batch1.dtype), input, beta, alpha)  # type: ignore[attr-defined]
 
 
 @function(inplace=True, out=True)
-def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *rest: Any, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """``beta * input + alpha * (mat @ vec)``."""
+    if rest:
+        input, mat, vec, beta, alpha = scaled_product("addmv", input, mat, vec, *rest)
     return _scaled(mv(mat, vec), input, beta, alpha)
 
 
 @function(inplace=True, out=True)
-def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *rest: Any, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """``beta * input + alpha * outer(vec1, vec2)``."""
+    if rest:
+        input, vec1, vec2, beta, alpha = scaled_product("addr", input, vec1, vec2, *rest)
     for name, number in (("beta", beta), ("alpha", alpha)):
         if isinstance(number, float) and all(t._array.dtype.kind in "iub" for t in (input, vec1, vec2)):
             raise RuntimeError(f"For integral input tensors, argument {name} must not be a floating point number.")

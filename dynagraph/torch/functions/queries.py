@@ -7,9 +7,11 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from dynagraph.torch.core.devices import device, get_default_device
 from dynagraph.torch.core.grad_mode import mode as _mode
-from dynagraph.torch.core.tensor import Tensor
+from dynagraph.torch.core.tensor import Tensor, wrap
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor, function
 
 TORCH = NAMESPACES["torch"]
@@ -158,6 +160,19 @@ def sym_sqrt(a: Any) -> float:
 def sym_ite(b: Any, t: Any, f: Any) -> Any:
     """``t if b else f``"""
     return t if b else f
+
+
+@function(method=False)
+def _assert_async(input: Tensor, assert_msg: str = "") -> None:
+    """RuntimeError where a tensor of one element is zero."""
+    if not input:
+        raise RuntimeError(assert_msg or "Expected Tensor with single nonzero value, but got zero")
+
+
+@function(method=False)
+def _shape_as_tensor(self: Tensor) -> Tensor:
+    """The sizes as a tensor of int64."""
+    return wrap(np.array(self.shape, np.int64))
 
 
 # -- control flow -----------------------------------------------------------------------------------------------------

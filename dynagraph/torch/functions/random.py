@@ -17,7 +17,7 @@ from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.layouts import strided
 from dynagraph.torch.core.primitives import Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, check_write, made, operand_of_write, wrap, write
-from dynagraph.torch.functions.common import NAMESPACES, check_broadcast, check_tensor, function, sizes_of, store_out
+from dynagraph.torch.functions.common import NAMESPACES, check_broadcast, check_tensor, function, integer, sizes_of, store_out
 from dynagraph.torch.functions.creation import finish
 from dynagraph.torch.functions.pointwise_primitives import dense_copy
 from dynagraph.torch.functions.shapes import contiguous_format, preserve_format
@@ -196,6 +196,7 @@ def randperm(
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """The numbers from 0 to ``n - 1`` in random order."""
+    n = integer(n)
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
 

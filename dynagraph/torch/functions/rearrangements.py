@@ -11,7 +11,7 @@ from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.primitives import PRIMITIVES
 from dynagraph.torch.core.relocation import is_alone, relocate
 from dynagraph.torch.core.tensor import Tensor, apply, check_write, storage_of, written
-from dynagraph.torch.functions.common import NAMESPACES, dim_of, dims_of, function, sizes_of
+from dynagraph.torch.functions.common import NAMESPACES, as_sequence, dim_of, dims_of, function, integer, sizes_of
 from dynagraph.torch.functions.shapes import (
     as_strided,
     clone,
@@ -30,7 +30,7 @@ from dynagraph.torch.functions.splitting import chunk, split, split_with_sizes
 @function(method=False)
 def flip(input: Tensor, dims: Any) -> Tensor:
     """A copy in reverse order along dimensions."""
-    given = (dims,) if isinstance(dims, int) else tuple(dims)
+    given = as_sequence(dims)
     axes = dims_of(given, input._array.ndim) if given else ()
     return apply(PRIMITIVES["flip"], input, axes=axes)
 
@@ -75,12 +75,12 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
 @function()
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """Elements moved along dimensions, those that leave coming in at the other end."""
-    given = (shifts,) if isinstance(shifts, int) else tuple(shifts)
-    if dims is None or dims == ():
+    given = tuple(integer(n) for n in as_sequence(shifts))
+    if dims is None or (isinstance(dims, tuple) and not dims):
         if len(given) != 1:
             raise RuntimeError(f"shifts and dimensions must align. shifts: {len(given)}, dims:0")
         return reshape(roll(flatten(input), given[0], 0), input._array.shape)
-    at = (dims,) if isinstance(dims, int) else tuple(dims)
+    at = as_sequence(dims)
     if len(at) != len(given):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(given)}, dims:{len(at)}")
     return apply(PRIMITIVES["roll"], input, shifts=given, axes=tuple(dim_of(d, input._array.ndim) for d in at))

@@ -15,7 +15,7 @@ from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.primitives import PRIMITIVES
 from dynagraph.torch.core.storage import address_of
 from dynagraph.torch.core.tensor import AS_STRIDED, Tensor, apply, as_view, storage_of, view
-from dynagraph.torch.functions.common import check_broadcast, check_tensor, dim_of, dims_of, function, sizes_of
+from dynagraph.torch.functions.common import as_sequence, check_broadcast, check_tensor, dim_of, dims_of, function, sizes_of
 from dynagraph.torch.functions.pointwise_primitives import COPY
 from dynagraph.torch.functions.shape_primitives import (
     _RESHAPE_ALIAS,
@@ -339,7 +339,7 @@ def adjoint(input: Tensor) -> Tensor:
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """With some dimensions at other places, the others in order."""
     ndim = input._array.ndim
-    froms, tos = ((v,) if isinstance(v, int) else tuple(v) for v in (source, destination))
+    froms, tos = (as_sequence(v) for v in (source, destination))
     if len(froms) != len(tos):
         raise RuntimeError(
             f"movedim: Invalid source or destination dims: source ({list(froms)} dims) should contain the same number of dims as "

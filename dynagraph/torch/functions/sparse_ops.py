@@ -18,6 +18,7 @@ from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, check_write, wrap, written
 from dynagraph.torch.functions.common import NAMESPACES, NUMBERS, cast, dim_of, dims_of
 from dynagraph.torch.functions.indexing import getitem
+from dynagraph.torch.functions.numbers_first import scaled_operand
 from dynagraph.torch.functions.places import add_rows
 from dynagraph.torch.functions.sparse import COOTensor, CSRTensor, SparseTensor, added, coo, csr, strides_of, taken
 from dynagraph.torch.functions.sparse_creation import at_places
@@ -201,8 +202,10 @@ def _same_size(who: str, x: Any, y: Any) -> None:
         raise RuntimeError(f"{who}: expected sizes of 'self' and 'other' to match, but {list(x.shape)} != {list(y.shape)}")
 
 
-def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+def add(input: Any, other: Any, *rest: Any, alpha: Any = 1) -> Any:
     """``input + alpha * other``: sparse where both are, strided where the first is."""
+    if rest:
+        other, alpha = scaled_operand("add", other, rest)
     if not isinstance(input, SparseTensor):
         if not isinstance(input, Tensor):
             raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
@@ -253,8 +256,10 @@ def _are_same(a: Any, b: Any) -> bool:
     return bool(same)
 
 
-def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+def sub(input: Any, other: Any, *rest: Any, alpha: Any = 1) -> Any:
     """``input - alpha * other``."""
+    if rest:
+        other, alpha = scaled_operand("sub", other, rest)
     return add(input, other, alpha=-alpha)
 
 
@@ -503,8 +508,10 @@ def _is_added_where_it_is(x: Tensor, other: COOTensor) -> bool:
     return x._array.shape == other._size and x.dtype is other.dtype and x._array.flags.c_contiguous and not recorded
 
 
-def _add_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+def _add_(self: Tensor, other: Any, *rest: Any, alpha: Any = 1) -> Tensor:
     """Add in place; a sparse tensor is added where it has values."""
+    if rest:
+        other, alpha = scaled_operand("add_", other, rest)
     if isinstance(other, COOTensor) and _is_added_where_it_is(self, other):
         check_write(self)
         count, width = math.prod(other.sparse_sizes()), math.prod(other._size[other.sparse_dim() :])

@@ -16,7 +16,7 @@ from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, made
 from dynagraph.torch.functions.arithmetic import div, mul
-from dynagraph.torch.functions.common import check_tensor, function
+from dynagraph.torch.functions.common import check_tensor, function, integer
 from dynagraph.torch.functions.creation import finish
 from dynagraph.torch.functions.fft import fft, ifft, irfft, rfft
 from dynagraph.torch.functions.padding import pad
@@ -37,6 +37,7 @@ def _window(name: str, compute: Callable[..., Any], *defaults: float) -> None:
         kind = dtypes.get_default_dtype() if dtype is None else dtype
         if kind.category != 2:
             raise RuntimeError(f"{name}() expects floating point dtypes, got: {kind}")
+        window_length = integer(window_length)
         if window_length < 0:
             raise RuntimeError(f"{name} requires non-negative window_length, got window_length={window_length}")
         values = list(parameters) + list(defaults[len(parameters) :])
@@ -156,6 +157,7 @@ def stft(
 ) -> Tensor:
     """The Fourier transforms of windows of a signal, each `hop_length` after the one before: frequencies by windows."""
     x = check_tensor(input, "stft", "input")
+    n_fft, hop_length, win_length = integer(n_fft), integer(hop_length), integer(win_length)
     is_complex = x._array.dtype.kind == "c" or (window is not None and window._array.dtype.kind == "c")
     if return_complex is None:
         if not is_complex:
@@ -218,6 +220,7 @@ def istft(
 ) -> Tensor:
     """The signal that has these transforms of its windows, by least squares (D. Griffin and J. Lim, IEEE Trans. ASSP 32, 1984)."""
     x = check_tensor(input, "istft", "input")
+    n_fft, hop_length, win_length = integer(n_fft), integer(hop_length), integer(win_length)
     if x._array.dtype.kind != "c":
         raise RuntimeError("istft requires a complex-valued input tensor matching the output from stft with return_complex=True.")
     about = f"istft({_told(x)}, n_fft={n_fft})"

@@ -6,12 +6,10 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define
 from dynagraph.torch.core.tensor import Tensor, view
-from dynagraph.torch.functions.common import check_tensor, dim_of, function
+from dynagraph.torch.functions.common import check_tensor, dim_of, function, integer
 from dynagraph.torch.functions.shape_primitives import DIAGONAL, SELECT, SLICE, UNFOLD
 
 
@@ -81,8 +79,9 @@ def split(tensor: Tensor, split_size_or_sections: Any = None, dim: int = 0, *, s
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     k = dim_of(dim, tensor._array.ndim)
     size = tensor._array.shape[k]
-    if isinstance(split_size_or_sections, (int, np.integer)):
-        each = int(split_size_or_sections)
+    split_size_or_sections = integer(split_size_or_sections)
+    if isinstance(split_size_or_sections, int):
+        each = split_size_or_sections
         if each < 0:
             raise RuntimeError(f"split expects split_size be non-negative, but got split_size={each}")
         if each == 0 and size:
@@ -110,6 +109,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of at most so many parts of one size."""
     if not input._array.ndim:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
+    chunks = integer(chunks)
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     size = input._array.shape[dim_of(dim, input._array.ndim)]
@@ -137,6 +137,7 @@ def tensor_split(
     size = input._array.shape[k]
     if isinstance(indices_or_sections, Tensor):
         indices_or_sections = indices_or_sections._array.tolist()
+    indices_or_sections = integer(indices_or_sections)
     if isinstance(indices_or_sections, int):
         n = indices_or_sections
         if n <= 0:

@@ -16,12 +16,15 @@ from dynagraph.torch.functions.arithmetic import add, div, mul, sub
 from dynagraph.torch.functions.common import cast, check_tensor, function, pointwise, tensor_of, wrapped_number
 from dynagraph.torch.functions.comparisons import lt
 from dynagraph.torch.functions.elementary import abs
+from dynagraph.torch.functions.numbers_first import weighted_operands
 from dynagraph.torch.functions.pointwise_primitives import CLAMP, WHERE
 
 
 @function(inplace=True, out=True)
-def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *rest: Any, value: Any = 1) -> Tensor:
     """``input + value * tensor1 * tensor2``."""
+    if rest:
+        tensor1, tensor2, value = weighted_operands("addcmul", tensor1, tensor2, rest)
     return _rounded_once(_addcmul, input, tensor1, tensor2, value)
 
 
@@ -43,8 +46,10 @@ def _addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any) -> Ten
 
 
 @function(inplace=True, out=True)
-def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *rest: Any, value: Any = 1) -> Tensor:
     """``input + value * tensor1 / tensor2``."""
+    if rest:
+        tensor1, tensor2, value = weighted_operands("addcdiv", tensor1, tensor2, rest)
     if all(t._array.dtype.kind in "iub" for t in (tensor1, tensor2)):
         raise RuntimeError(
             "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division "

@@ -115,6 +115,10 @@ def zeros_(tensor: Tensor) -> Tensor:
         return tensor.zero_()
 
 
+_no_grad_uniform_, _no_grad_normal_, _no_grad_trunc_normal_ = uniform_, normal_, trunc_normal_
+_no_grad_fill_, _no_grad_zero_ = constant_, zeros_
+
+
 # -- identities -------------------------------------------------------------------------------------------------------
 
 

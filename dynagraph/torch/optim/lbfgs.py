@@ -82,6 +82,8 @@ class LBFGS(Optimizer):
     @without_grad
     def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
         """Change the parameters by up to `max_iter` iterations; `closure` computes the loss anew, with its gradients."""
+        if closure is None:
+            raise TypeError("LBFGS.step() missing 1 required positional argument: 'closure'")
         if len(self.param_groups) != 1:
             raise AssertionError(f"Expected exactly one param_group, but got {len(self.param_groups)}")
         group, state = self.param_groups[0], self.state[self._params[0]]

@@ -162,6 +162,10 @@ class Optimizer:
         for name in _HOOKS:
             if name not in self.__dict__:
                 setattr(self, name, OrderedDict())
+        self._patch_step_function()
+
+    def _patch_step_function(self) -> None:
+        """Let the class's steps call hooks; wrappers that are no optimizers themselves call it for their own steps."""
         step = type(self).step
         if not getattr(step, "hooked", False):
             type(self).step = _with_hooks(step)  # type: ignore[method-assign]

@@ -40,6 +40,9 @@ def _copies(module: Module, count: int) -> ModuleList:
     return ModuleList([copy.deepcopy(module) for _ in range(count)])
 
 
+_get_activation_fn, _get_clones = _activation, _copies  # PyTorch's names
+
+
 def _is_causal(mask: Tensor | None, is_causal: bool | None, length: int) -> bool:
     """Whether a mask is the causal one, where nobody says.  Compiled programs do not look: the mask has the same effect."""
     if is_causal is not None or mask is None or is_compiling():
