@@ -386,7 +386,7 @@ class _Fuser:
         if not group.kind == own.kind == "column":
             return False
         first = group.members[0]
-        alike = first.dtype is node.dtype and all(first.attrs.get(name) == node.attrs.get(name) for name in ("axis", "walk"))
+        alike = first.dtype is node.dtype and first.attrs["axis"] == node.attrs["axis"]
         return alike and same_shape(first.args[0].shape, node.args[0].shape) and not self._sources(node) & set(group.members)
 
     def _aligned(self, group: Group, node: Node, outer: Shape, inner: Shape) -> bool:
