@@ -67,6 +67,11 @@ class FunctionCall:
         return tuple(map(xp.stack, zip(*found))) if isinstance(found[0], tuple) else xp.stack(found)
 
     @property
+    def has_positive_zeros(self) -> bool:
+        """Whether no zero of the results is -0.0: the function says so by an attribute of that name."""
+        return getattr(self.function, "has_positive_zeros", False)
+
+    @property
     def name(self) -> str:
         return self.function.__name__ if callable(self.function) else f"np.{self.function}"
 

@@ -162,13 +162,13 @@ class Reduce:
 class ColumnReduce:
     """For each of a block of neighbouring columns: accumulate over `axes`, then store ``finish``.
 
-    The column axis is the kernel's last; the target keeps one accumulator per column of the block.
+    The column axis is the kernel's last; the target keeps the accumulators of each column of the block.
     """
 
     axes: tuple[Axis, ...]
     column: Axis
-    accumulator: Accumulator
-    stores: tuple[Store, ...]  # refer to the accumulator by name
+    accumulators: tuple[Accumulator, ...]  # of one dtype; a position is alone
+    stores: tuple[Store, ...]  # refer to the accumulators by name
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,9 +323,9 @@ def loop_axes(statement: Statement) -> tuple[Axis, ...]:
 
 
 def accumulators(statement: Statement) -> tuple[Accumulator, ...]:
-    if isinstance(statement, Reduce):
+    if isinstance(statement, (Reduce, ColumnReduce)):
         return statement.accumulators
-    if isinstance(statement, (ColumnReduce, ScanLoop)):
+    if isinstance(statement, ScanLoop):
         return (statement.accumulator,)
     return ()
 
@@ -424,7 +424,7 @@ def map_body(
             part = None if s.part is None else replace(s.part, index=index(s.part.index))
             return replace(s, accumulators=tuple(map(accumulator, s.accumulators)), stores=stores(s.stores), part=part)
         if isinstance(s, ColumnReduce):
-            return ColumnReduce(s.axes, s.column, accumulator(s.accumulator), stores(s.stores))
+            return ColumnReduce(s.axes, s.column, tuple(map(accumulator, s.accumulators)), stores(s.stores))
         return ScanLoop(s.axis, accumulator(s.accumulator), stores(s.stores))
 
     return tuple(one(s) for s in body)
@@ -504,7 +504,7 @@ def _render_body(body: Sequence[Statement], indent: str) -> list[str]:
             lines += _render_body(s.stores, indent + "  ")
         elif isinstance(s, ColumnReduce):
             lines.append(f"{indent}reduce columns {_render_axes((s.column,))} over {_render_axes(s.axes)}:")
-            lines.append(f"{indent}  {s.accumulator.name} = {s.accumulator.kind} {render_expr(s.accumulator.value)}")
+            lines += [f"{indent}  {a.name} = {a.kind} {render_expr(a.value)}" for a in s.accumulators]
             lines += _render_body(s.stores, indent + "  ")
         else:
             lines.append(f"{indent}scan {_render_axes((s.axis,))}:")

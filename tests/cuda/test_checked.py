@@ -77,6 +77,10 @@ RIGHT: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
     "short rows": (softmax, (normal(6, 9),), "16 threads for a row"),
     "long rows": (softmax, (normal(3, 3000),), "1024 threads for a row"),
     "columns": (lambda cp, x: x.sum(axis=0), (small_integers(300, 20),), "columns"),
+    "columns of several": (
+        lambda cp, x, y: ((x * y).sum(axis=0), y.sum(axis=0), y.max(axis=0)), (small_integers(300, 20), small_integers(300, 20)),
+        "columns",
+    ),
     "scan": (lambda cp, x: cp.cumsum(x, axis=1), (RNG.integers(0, 9, (3, 700)),), "a scan"),
     "between kernels": (lambda cp, x, y: cp.floor(x @ y), (small_integers(6, 5), small_integers(5, 4)), "an element for a thread"),
     "negative strides": (lambda cp, x, y: x + y, (normal(9, 8)[::-1, ::-2], normal(9, 4)[:, ::-1]), "an element for a thread"),

@@ -16,6 +16,7 @@
         void (*multiply)(int64_t keys, int64_t lanes, T *tile, int64_t ld, const T *factors, int64_t factors_ld);                 \
         void (*scale)(int64_t count, T *tile, T factor);                                                                          \
         void (*copy)(int64_t rows, int64_t width, const T *from, int64_t ld, T *to, int64_t to_ld);                               \
+        void (*put)(int64_t rows, int64_t width, const T *from, int64_t ld, T zero, T *to, int64_t to_ld);                        \
         void (*dots)(int64_t rows, int64_t width, const T *a, int64_t a_ld, const T *b, int64_t b_ld, T *sums);                   \
     } dg_lanes_##suffix;                                                                                                          \
     const dg_lanes_##suffix *dg_lanes_of_##suffix(const char *isa);

@@ -138,7 +138,7 @@ static void NAME(put_by_queries)(const NAME(plan) *p, const NAME(backward) *s, i
     T *to = NAME(start)(a, &a->dq, batch, head) + query * a->dq.row;
     p->lanes->scale(p->panels * nr * a->width, s->by_queries, (T)a->scale);
     for (int64_t first = 0; first < queries; first += nr)
-        NAME(put_columns)(p->lanes, s->by_queries + first * a->width, nr, least(nr, queries - first), a->width, s->rows, &a->dq,
+        NAME(put_columns)(p->lanes, s->by_queries + first * a->width, nr, least(nr, queries - first), a->width, s->rows, 0, &a->dq,
                           to + first * a->dq.row);
 }
 
@@ -149,7 +149,7 @@ static void NAME(put_by_keys)(const LANES *lanes, const dg_attention *a, const d
         return;
     if (factor != 1)
         lanes->scale(keys * ld, from, factor);
-    NAME(put_rows)(lanes, keys, width, from, ld, t, NAME(start)(a, t, batch, head) + key * t->row);
+    NAME(put_rows)(lanes, keys, width, from, ld, 0, t, NAME(start)(a, t, batch, head) + key * t->row);
 }
 
 /* The gradients that come of queries `query` to `end` of heads that share keys, and the keys `key` to `last`. */

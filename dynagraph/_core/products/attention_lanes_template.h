@@ -187,6 +187,19 @@ static void NAME(copy)(int64_t rows, int64_t width, const T *from, int64_t ld, T
     }
 }
 
+/* the same, plus a zero: where that is 0, -0 becomes 0 */
+static void NAME(put)(int64_t rows, int64_t width, const T *from, int64_t ld, T zero, T *to, int64_t to_ld)
+{
+    const V zeros = ((V){0} + 1) * zero; /* 0 + -0 were 0 */
+    for (int64_t i = 0; i < rows; ++i, from += ld, to += to_ld) {
+        int64_t d = 0;
+        for (; d + LANES <= width; d += LANES)
+            AT(to + d) = *(const V *)(from + d) + zeros;
+        for (; d < width; ++d)
+            to[d] = from[d] + zero;
+    }
+}
+
 /* sums[i] = the product of row i of a and of row i of b */
 static void NAME(dots)(int64_t rows, int64_t width, const T *a, int64_t a_ld, const T *b, int64_t b_ld, T *sums)
 {
@@ -207,7 +220,7 @@ static void NAME(dots)(int64_t rows, int64_t width, const T *a, int64_t a_ld, co
 }
 
 const JOIN(dg, lanes, SUFFIX) NAME(dg_lanes) = {QUOTE(ISA), NAME(online), NAME(online_keys), NAME(weigh), NAME(add), NAME(hide),
-                                                NAME(slope), NAME(multiply), NAME(scale), NAME(copy), NAME(dots)};
+                                                NAME(slope), NAME(multiply), NAME(scale), NAME(copy), NAME(put), NAME(dots)};
 
 #undef JOIN_
 #undef JOIN

@@ -70,6 +70,6 @@ static void NAME(query_range)(void *const *buffers, const int64_t *sizes, int64_
         sums[0] = s.top[0];
         sums[a->sums.column] = s.sum[0];
         p->lanes->scale(a->value_width, s.acc, s.sum[0] == 0 ? 0 : 1 / s.sum[0]);
-        NAME(put_rows)(p->lanes, 1, a->value_width, s.acc, 0, &a->out, NAME(start)(a, &a->out, batch, head));
+        NAME(put_rows)(p->lanes, 1, a->value_width, s.acc, 0, -0.0, &a->out, NAME(start)(a, &a->out, batch, head));
     }
 }

@@ -65,24 +65,25 @@ static void NAME(pack_rows)(const LANES *lanes, const T *from, const dg_tensor *
     memset(to + count * columns, 0, (size_t)((whole - count) * columns) * sizeof(T));
 }
 
-/* `count` rows that lie `ld` elements apart, as rows of an array */
-static void NAME(put_rows)(const LANES *lanes, int64_t count, int64_t width, const T *rows, int64_t ld, const dg_tensor *t, T *to)
+/* `count` rows that lie `ld` elements apart, as rows of an array; `zero` is added, which of -0 changes nothing, of 0 what is -0 */
+static void NAME(put_rows)(const LANES *lanes, int64_t count, int64_t width, const T *rows, int64_t ld, T zero, const dg_tensor *t, T *to)
 {
     if (t->column == 1)
-        lanes->copy(count, width, rows, ld, to, t->row);
+        lanes->put(count, width, rows, ld, zero, to, t->row);
     else
         for (int64_t i = 0; i < count; ++i)
             for (int64_t d = 0; d < width; ++d)
-                to[i * t->row + d * t->column] = rows[i * ld + d];
+                to[i * t->row + d * t->column] = rows[i * ld + d] + zero;
 }
 
 /* a panel of columns, `columns` of them, as rows of an array; `rows` is room for one panel */
-static void NAME(put_columns)(const LANES *lanes, const T *panel, int64_t nr, int64_t columns, int64_t width, T *rows, const dg_tensor *t, T *to)
+static void NAME(put_columns)(const LANES *lanes, const T *panel, int64_t nr, int64_t columns, int64_t width, T *rows, T zero,
+                              const dg_tensor *t, T *to)
 {
     const dg_matrix matrix = {.data = panel, .element = ELEMENT(SUFFIX), .outer = nr, .inner = 1};
     if (width)
         JOIN(dg_pack_matrix, SUFFIX)(&matrix, 0, 0, width, 0, columns, width, rows);
-    NAME(put_rows)(lanes, columns, width, rows, width, t, to);
+    NAME(put_rows)(lanes, columns, width, rows, width, zero, t, to);
 }
 
 /* room in a thread's memory */
@@ -253,7 +254,7 @@ static void NAME(finish)(const NAME(plan) *p, const NAME(forward) *s, int64_t ba
     for (int64_t first = 0; first < queries; first += nr) {
         T *acc = s->acc + first * width;
         p->lanes->multiply(width, nr, acc, nr, s->sum + first, 0);
-        NAME(put_columns)(p->lanes, acc, nr, least(nr, queries - first), width, s->rows, &a->out, out + first * a->out.row);
+        NAME(put_columns)(p->lanes, acc, nr, least(nr, queries - first), width, s->rows, -0.0, &a->out, out + first * a->out.row);
     }
 }
 

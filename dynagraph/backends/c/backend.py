@@ -28,6 +28,7 @@ from dynagraph.ir.passes.legalize import legalize
 from dynagraph.ir.passes.lower import lower
 from dynagraph.ir.passes.memory_plan import memory_plan
 from dynagraph.ir.passes.pipeline import run as run_passes
+from dynagraph.ir.passes.place_results import place_results
 from dynagraph.ir.passes.split_index_sets import segment
 from dynagraph.ir.size_programs import limits
 
@@ -69,8 +70,9 @@ def lower_graph(graph: Graph) -> LoopProgram:
     legal = legalize(graph.copy())
     reuse = inplace(legal)
     program = finish_calls(lower(legal, fuse(legal, reuse)))
-    steps = chain.from_iterable(segment(collapse(s)) if isinstance(s, Kernel) else [s] for s in program.steps)
-    return memory_plan(replace(program, steps=tuple(steps)))
+    parts = [segment(collapse(s)) if isinstance(s, Kernel) else [s] for s in program.steps]
+    made_of = [k for k, steps in enumerate(parts) for _ in steps]
+    return memory_plan(place_results(replace(program, steps=tuple(chain.from_iterable(parts))), made_of))
 
 
 def complete_source(source: CSource) -> str:

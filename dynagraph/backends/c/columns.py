@@ -11,7 +11,7 @@ from dynagraph.ir import dtypes, expr
 from dynagraph.ir.accumulation import computed_as, extreme, identity, is_better, rounded, step, widened
 from dynagraph.ir.expr import Expr
 from dynagraph.ir.intexpr import IntExpr
-from dynagraph.ir.loops import Axis, ColumnReduce, Define, Kernel, LeafRule, expr_cost, map_expr
+from dynagraph.ir.loops import Accumulator, Axis, ColumnReduce, Define, Kernel, LeafRule, expr_cost, map_expr
 from dynagraph.ir.statements import (
     Assign,
     Block,
@@ -57,8 +57,9 @@ def column_reduce(r: ColumnReduce, outer: Sequence[Axis]) -> tuple[Code, ...]:
     block = column_block(r, outer)
     width = Declare("width", dtypes.int32, as_int(at_most(r.column.extent, FIRST, block) - FIRST))
     # gcc 12 loses rows of sums of 7 columns of int64 where it knows how many these are
-    opaque = () if r.accumulator.dtype.is_inexact else (Opaque("width"),)
-    return width, *opaque, *(_positions(r, block) if r.accumulator.is_position else _columns(r, block))
+    first = r.accumulators[0]
+    opaque = () if first.dtype.is_inexact else (Opaque("width"),)
+    return width, *opaque, *(_positions(r, block) if first.is_position else _columns(r, block))
 
 
 def _each_column(r: ColumnReduce, *body: Code) -> For:
@@ -66,9 +67,8 @@ def _each_column(r: ColumnReduce, *body: Code) -> For:
 
 
 def _columns(r: ColumnReduce, block: int) -> tuple[Code, ...]:
-    a = r.accumulator
-    total, array = _total(r), Declare(f"{a.name}_column", computed_as(a.dtype), size=block, aligned=True)
-    begin = lanes_loop(WIDTH, Assign(f"{a.name}_column", identity(a), LANE))
+    arrays = [Declare(f"{a.name}_column", computed_as(a.dtype), size=block, aligned=True) for a in r.accumulators]
+    begin = lanes_loop(WIDTH, *(Assign(f"{a.name}_column", identity(a), LANE) for a in r.accumulators))
     *outer, last = r.axes
     turns = UNSTOPPED_EXTENT // block
     row, start, end = last.symbol.name, last.start, end_of(last)
@@ -80,37 +80,41 @@ def _columns(r: ColumnReduce, block: int) -> tuple[Code, ...]:
         part = Safepoint(), *_rows(r, at_most(limit, position(row), turns))
         rows = Declare(row, None, start), Let(f"{row}_last", end), While(compare("lt", position(row), limit), part)
     passes = nest(outer, (Block(rows),), within=(last,), each=block)
-    stores = _each_column(r, Declare(a.name, computed_as(a.dtype), rounded(total, a.dtype)), *r.stores)
-    return array, begin, *passes, stores
+    totals = [Declare(a.name, computed_as(a.dtype), rounded(_total(a), a.dtype)) for a in r.accumulators]
+    return *arrays, begin, *passes, _each_column(r, *totals, *r.stores)
 
 
-def _total(r: ColumnReduce) -> Expr:
-    return element(f"{r.accumulator.name}_column", LANE, computed_as(r.accumulator.dtype))
+def _total(a: Accumulator) -> Expr:
+    return element(f"{a.name}_column", LANE, computed_as(a.dtype))
 
 
 def _rows(r: ColumnReduce, end: IntExpr) -> tuple[Code, ...]:
     """The rows up to `end`."""
-    a, row = r.accumulator, r.axes[-1].symbol.name
+    row, cost = r.axes[-1].symbol.name, expr_cost([a.value for a in r.accumulators])
     found: list[Code] = [Let(f"{row}_end", end)]
     limit = position(f"{row}_end")
-    for rows in (COLUMN_UNROLL, 1) if expr_cost([a.value]) <= UNROLL_COST and not a.dtype.is_half else (1,):
+    for rows in (COLUMN_UNROLL, 1) if cost <= UNROLL_COST and not r.accumulators[0].dtype.is_half else (1,):
         within = compare("lt", position(row) + (rows - 1), limit)
         found.append(While(within, (_added(r, rows), Assign(row, position(row) + rows))))
     return tuple(found)
 
 
 def _added(r: ColumnReduce, rows: int) -> For:
-    """Accumulate `rows` rows, in order, while the accumulator stays in a register."""
-    a, symbol = r.accumulator, r.axes[-1].symbol
-    total, here = _total(r), IntExpr({(symbol,): 1})
+    """Accumulate `rows` rows, in order, while the accumulators stay in registers."""
+    symbol, totals = r.axes[-1].symbol, [_total(a) for a in r.accumulators]
+    here = IntExpr({(symbol,): 1})
     for k in range(rows):
-        total = step(a, total, map_expr(a.value, {}, LeafRule({symbol.name: here + k})))
-    return _each_column(r, Assign(f"{a.name}_column", rounded(total, a.dtype), LANE))
+        moved: dict[Expr, Expr] = {}  # what several accumulate is computed once
+        values = [map_expr(a.value, moved, LeafRule({symbol.name: here + k})) for a in r.accumulators]
+        totals = [step(a, total, value) for a, total, value in zip(r.accumulators, totals, values)]
+    found = [rounded(total, a.dtype) for a, total in zip(r.accumulators, totals)]
+    return _each_column(r, *(Assign(f"{a.name}_column", total, LANE) for a, total in zip(r.accumulators, found)))
 
 
 def _positions(r: ColumnReduce, block: int) -> tuple[Code, ...]:
     """Where the extremes of columns are: of each the best so far, and its row."""
-    a, dtype = r.accumulator, r.accumulator.value.dtype
+    (a,) = r.accumulators
+    dtype = a.value.dtype
     rows = IntExpr.of(1)
     for axis in r.axes:
         rows = rows * axis.extent

@@ -220,8 +220,8 @@ class _Walk:
             return replace(s, axes=axes, accumulators=accumulators, stores=stores, part=part)
         if isinstance(s, ColumnReduce):
             self.key.append((s.column.symbol.name, s.column.extent))
-            (accumulator,) = self._accumulators([s.accumulator])
-            return ColumnReduce(self._axes(s.axes), s.column, accumulator, self._stores(s.stores))
+            accumulators = self._accumulators(s.accumulators)
+            return ColumnReduce(self._axes(s.axes), s.column, accumulators, self._stores(s.stores))
         assert isinstance(s, ScanLoop), "sorts are for other targets"
         (accumulator,) = self._accumulators([s.accumulator])
         return ScanLoop(self._axis(s.axis), accumulator, self._stores(s.stores))

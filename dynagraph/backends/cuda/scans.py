@@ -42,7 +42,7 @@ from dynagraph.ir.accumulation import (
 )
 from dynagraph.ir.expr import Expr
 from dynagraph.ir.intexpr import IntExpr, IntLike, apply
-from dynagraph.ir.loops import ColumnReduce, Define, ScanLoop, Store
+from dynagraph.ir.loops import Accumulator, ColumnReduce, Define, ScanLoop, Store
 from dynagraph.ir.statements import (
     Assign,
     AxisKind,
@@ -84,35 +84,39 @@ class ColumnsPrinter(KernelPrinter[Columns]):
     def code(self) -> tuple[Code, ...]:
         columns, axes = self.plan.columns, self.kernel.axes
         (r,) = (s for s in self.kernel.body if isinstance(s, ColumnReduce))
-        a, column = r.accumulator, r.column
-        wide, name, n_rows = computed_as(a.dtype), column.symbol.name, BLOCK // columns
+        column, name, n_rows = r.column, r.column.symbol.name, BLOCK // columns
         blocks, outer = position("blocks"), position("outer")
-        total, is_column = local(a.name, a.dtype), compare("lt", position(name), column.extent)
+        is_column = compare("lt", position(name), column.extent)
         y, half = position("y"), position("half")
 
         def of_row(row: IntLike) -> IntExpr:
             return row * IntExpr.of(columns + 1) + position("x")
 
-        mine, other = (element("of_row", of_row(row), wide) for row in (y, y + half))
-        joined = Assign("of_row", step(a, mine, other), of_row(y))
-        tree = If(compare("lt", y, half), (joined,)), Barrier(AxisKind.BLOCK)
-        result = Assign(a.name, rounded(element("of_row", of_row(0), wide), a.dtype))
+        def shared(a: Accumulator, row: IntLike) -> Expr:
+            return element(f"{a.name}_of_row", of_row(row), computed_as(a.dtype))
+
+        joined = [Assign(f"{a.name}_of_row", step(a, shared(a, y), shared(a, y + half)), of_row(y)) for a in r.accumulators]
+        tree = If(compare("lt", y, half), tuple(joined)), Barrier(AxisKind.BLOCK)
+        results = [Assign(a.name, rounded(shared(a, 0), a.dtype)) for a in r.accumulators]
         unit: tuple[Code, ...] = (
             Let("outer", position("unit") // blocks),
             Let("block", position("unit") - outer * blocks),
             Let(name, position("block") * columns + position("x")),
             *decode("outer", axes),
             *(s for s in self.kernel.body if isinstance(s, Define)),
-            Declare(a.name, wide, identity(a)),
+            *(Declare(a.name, computed_as(a.dtype), identity(a)) for a in r.accumulators),
             If(is_column, self._rows(r, n_rows)),
-            Assign("of_row", total, of_row(y)),
+            *(Assign(f"{a.name}_of_row", local(a.name, a.dtype), of_row(y)) for a in r.accumulators),
             Barrier(AxisKind.BLOCK),
             *([Powers("half", n_rows // 2, 1, tree, AxisKind.UNROLLED)] if n_rows > 1 else []),
-            *where([compare("eq", y, 0), is_column], [result, *r.stores]),
+            *where([compare("eq", y, 0), is_column], [*results, *r.stores]),
             Barrier(AxisKind.BLOCK),
         )
         return (
-            Declare("of_row", wide, size=n_rows * (columns + 1), shared=True),
+            *(
+                Declare(f"{a.name}_of_row", computed_as(a.dtype), size=n_rows * (columns + 1), shared=True)
+                for a in r.accumulators
+            ),
             Declare("x", dtypes.int32, as_int(THREAD % columns)),
             Declare("y", dtypes.int32, as_int(THREAD // columns)),
             Let("blocks", divided_up(column.extent, columns)),
@@ -122,9 +126,9 @@ class ColumnsPrinter(KernelPrinter[Columns]):
 
     def _rows(self, r: ColumnReduce, n_rows: int) -> tuple[Code, ...]:
         """A thread's rows of its column."""
-        a, (*outer, last) = r.accumulator, r.axes
+        *outer, last = r.axes
         row = last.symbol.name
-        taken = (Assign(a.name, step(a, local(a.name, a.dtype), a.value)),)
+        taken = tuple(Assign(a.name, step(a, local(a.name, a.dtype), a.value)) for a in r.accumulators)
         rows = For(
             row, last.start + position("y"), position(f"{row}_end"), taken, AxisKind.WARP, step=n_rows, unroll=UNROLLED_ROWS
         )

@@ -309,7 +309,7 @@ class _Fuser:
         return False
 
     def _join_blocks(self, node: Node) -> bool:
-        """What else is made of the same blocks is made in the same pass over them, but for columns, which have one accumulator."""
+        """What else is made of the same blocks is made in the same pass over them; sums of columns are of one dtype."""
         axis, operand = node.attrs["axis"], node.args[0]
         trailing = all(same_dim(d, 1) for d in operand.shape[axis + 1 :])
         for position, group in enumerate(self.groups):
@@ -318,7 +318,7 @@ class _Fuser:
             same = same and all(first.attrs[name] == node.attrs[name] for name in ("block", "levels", "pairwise"))
             if not same or len(group.members) == MAX_REDUCTIONS:
                 continue
-            if trailing or any(m.attrs["kind"] in EXTREMES for m in (first, node)):
+            if trailing or first.dtype is node.dtype or any(m.attrs["kind"] in EXTREMES for m in (first, node)):
                 group.members.append(node)
                 self.group_of[node] = position
                 return True
@@ -373,11 +373,21 @@ class _Fuser:
             return None
         if not self._may_write_over([*group.members, node]):
             return None
+        if "column" in (group.kind, own.kind):
+            return (group.outer, group.inner) if self._joins_columns(group, node, own) else None
         for outer, inner in _common_spaces(group, own):
             long = hint_numel(outer) < SERIAL_ROWS and hint_numel(inner) > LONG_ROW
             if not long and self._aligned(group, node, outer, inner):
                 return outer, inner
         return None
+
+    def _joins_columns(self, group: Group, node: Node, own: Group) -> bool:
+        """Whether a column reduction goes over the same rows as others, and needs none of their results."""
+        if not group.kind == own.kind == "column":
+            return False
+        first = group.members[0]
+        alike = first.dtype is node.dtype and first.attrs["axis"] == node.attrs["axis"]
+        return alike and same_shape(first.args[0].shape, node.args[0].shape) and not self._sources(node) & set(group.members)
 
     def _aligned(self, group: Group, node: Node, outer: Shape, inner: Shape) -> bool:
         """Whether every element of the group that `node` needs for one row is an element of that row (and place)."""
@@ -472,7 +482,7 @@ def _own_group(node: Node) -> Group:
         in_turn = walk is not None and walk.axes == 0 and hint_numel(behind) > 1
         if nothing_reduced or not (in_turn or (walk is None and hint_numel(behind) >= 4)):
             return Group("row", outer, inner, joinable=False)
-        return Group("column", outer, inner, joinable=False)
+        return Group("column", outer, inner, joinable=lowering.kind not in EXTREMES)
     return Group("row", node.shape, ())
 
 

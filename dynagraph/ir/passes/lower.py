@@ -56,7 +56,6 @@ from dynagraph.ir.passes.demand import (
     movement_pieces,
     operand_indices,
     place_index,
-    reduced_shape,
     reduction_index,
     reduction_operands,
 )
@@ -331,23 +330,23 @@ class _KernelLowering:
             pairwise_sums = (Reduce((inner,), lanes, walk=Walk(1), part=part),) if sums else ()
             return outer_axes, (*self.defines, *passes, *pairwise_sums, *stores)
         column = outer_axes[-1]
-        statement = ColumnReduce((inner,), column, accumulators[0], tuple(stores))
+        statement = ColumnReduce((inner,), column, tuple(accumulators), tuple(stores))
         return outer_axes[:-1], (*self.defines, statement)
 
     # -- reductions over leading axes ---------------------------------------------------------------------------------
     def _column_body(self) -> tuple[tuple[Axis, ...], tuple[Statement, ...]]:
-        node = self.group.members[0]
-        assert isinstance(node.op.lowering, Reduction)
-        reduced = index_of(reduced_shape(node), "j")
-        value = self.value(node.args[0], reduction_index(node, self.rows, reduced))
-        accumulator = Accumulator(f"r_{node.name}", node.op.lowering.kind, node.dtype, value)
-        index = member_index(node, self.group.outer, (), self.rows, ())
-        assert index is not None
-        store = Store(
-            self.buffers.of[node].name, self.buffers.flat(node, index), expr.var(accumulator.name, node.dtype)
-        )
+        reduced = index_of(self.group.inner, "j")
+        accumulators, stores = [], []
+        for node in self.group.members:
+            assert isinstance(node.op.lowering, Reduction)
+            value = self.value(node.args[0], reduction_index(node, self.rows, reduced))
+            accumulators.append(Accumulator(f"r_{node.name}", node.op.lowering.kind, node.dtype, value))
+            index = member_index(node, self.group.outer, (), self.rows, ())
+            assert index is not None
+            total = expr.var(accumulators[-1].name, node.dtype)
+            stores.append(Store(self.buffers.of[node].name, self.buffers.flat(node, index), total))
         *outer, column = make_axes(self.group.outer, self.rows)
-        statement = ColumnReduce(make_axes(reduced_shape(node), reduced), column, accumulator, (store,))
+        statement = ColumnReduce(make_axes(self.group.inner, reduced), column, tuple(accumulators), tuple(stores))
         return tuple(outer), (*self.defines, statement)
 
     # -- scans --------------------------------------------------------------------------------------------------------
@@ -585,7 +584,7 @@ def _additions(body: Sequence[Statement]) -> float:
             roots = [e for a in s.accumulators for e in (a.value, a.chosen) if e is not None] + [x.value for x in s.stores]
             total += _trips(s.axes) * (expr_cost(roots) + 1)
         elif isinstance(s, ColumnReduce):
-            total += _trips((*s.axes, s.column)) * (expr_cost([s.accumulator.value]) + 1)
+            total += _trips((*s.axes, s.column)) * (expr_cost([a.value for a in s.accumulators]) + 1)
         elif isinstance(s, ScanLoop):
             total += _trips((s.axis,)) * (expr_cost([s.accumulator.value]) + 8)
     return total

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dynagraph.driver import deadline
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Node
+from dynagraph.ir.ops import Movement
 from dynagraph.ir.optable import OPS
 from dynagraph.ir.rewrite import convert, replace, same_scalar, scalar, uniform_value
 from dynagraph.ir.shapes import Shape, SymInt, same_dim, same_shape
@@ -102,9 +103,20 @@ def _zeros(root: Node, axis: int, size: int) -> Node:
 
 
 def _plus_zero(part: Node) -> Node:
-    if not part.dtype.is_inexact or (part.is_op("add") and any(_is_zero(operand) for operand in part.args)):
+    if not part.dtype.is_inexact or _has_positive_zeros(part):
         return part
     return part.graph.call(OPS["add"], part, scalar(part.graph, 0, part.dtype))
+
+
+def _has_positive_zeros(node: Node) -> bool:
+    """Whether no element is -0.0 for sure; views and other movements of one array have the zeros of that."""
+    while node.kind == "call_function" and isinstance(node.op.lowering, Movement) and len(node.args) == 1:
+        if node.is_op("pad"):
+            return False
+        (node,) = node.args
+    if node.is_op("add"):
+        return any(_is_zero(operand) for operand in node.args)
+    return node.is_op("external_call") and node.attrs["call"].has_positive_zeros
 
 
 __all__ = ["join_pieces", "pieces_of"]

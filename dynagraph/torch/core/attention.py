@@ -65,13 +65,14 @@ def attention_gradient(
     """The gradients by `q`, `k` and `v` from `g`, that by the result: (batch..., heads, rows, columns), as `result` is here.
 
     `order`: of axes in which they lie in memory, and are given.  `learned`: 0 for the mask, 1 for the other one: gradients by these
-    follow, of their shapes and the dtype of `q`.
+    follow, of their shapes and the dtype of `q`.  No zero is -0.0, so that nothing has to add 0 to make it 0.0.
     """
     scale, dropout = float(scale), float(dropout)
     masks = (mask, other_mask)
     if not are_numpys(q, k, v, *masks, result, sums, g):
         *found, by_scores = whole_gradient(q, k, v, masks, kept(q, k, seed, offset, dropout), g, scale, causal)
-        return *(a.transpose(order) for a in found), *(reduced(by_scores, masks[m].shape) for m in learned)
+        found += [reduced(by_scores, masks[m].shape) for m in learned]
+        return *((a + 0).transpose(order) for a in found[:3]), *(a + 0 for a in found[3:])
     by = [_new(a.shape, a.dtype, order) if _taking(out, n) is None else _taking(out, n) for n, a in enumerate((q, k, v))]
     for n, m in enumerate(learned):
         made = _taking(out, 3 + n)
@@ -84,6 +85,9 @@ def attention_gradient(
         scale, causal, dropout,
     )  # fmt: skip
     return tuple(by)
+
+
+attention_gradient.has_positive_zeros = True  # type: ignore[attr-defined]  # see FunctionCall
 
 
 def _new(shape: tuple[int, ...], dtype: np.dtype, order: tuple[int, ...]) -> Any:

@@ -95,18 +95,20 @@ def _polynomial(x: Any, coefficients: tuple[float, ...]) -> Any:
         power = power * power
 
 
-# erfc to seven digits, for float32: W. Press and others, Numerical Recipes, 6.2
-_ERFC_SINGLE = (
-    0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418, 0.37409196, 1.00002368, -1.26551223,
+# For float32: the lower tail is ``exp(-x ** 2 / 2) * t * polynomial(t)`` of ``t = 1 / (1 + 0.35 * |x|)``, to 3.2e-8 of itself.  Fitted
+# by least squares that are weighted until the largest relative error is least.  The exponential is the density's, so that the
+# function and its derivative take one.
+_TAIL_STEP = 0.35
+_TAIL_SINGLE = (
+    -0.0291461373, 0.143972697, -0.255716297, 0.159176465, -0.0231113992, 0.105508655, 0.119832706, 0.139861892, 0.139621403,
 )  # fmt: skip
 
 
 def _normal_cdf(x: Any) -> Any:
     """The normal distribution: ``(1 + erf(x / sqrt(2))) / 2``, by way of erfc, so that the lower tail keeps its digits."""
     if x.dtype.itemsize == 4:
-        size = np.abs(x) * math.sqrt(0.5)
-        t = 1 / (1 + size * 0.5)
-        lower = t * np.exp(_polynomial(t, _ERFC_SINGLE) - size * size) * 0.5
+        t = 1 / (1 + np.abs(x) * _TAIL_STEP)
+        lower = np.exp(x * x * -0.5) * (t * _polynomial(t, _TAIL_SINGLE))
         return where(x < 0, lower, 1 - lower)
     z = x * math.sqrt(0.5)
     size = np.abs(z)
