@@ -11,7 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.ir.optable.pooling import adaptive_max_pool, adaptive_mean, adaptive_mean_back, max_pool, max_pool_back
+from dynagraph.ir.optable.pooling import (
+    adaptive_max_pool,
+    adaptive_mean,
+    adaptive_mean_back,
+    avg_pool,
+    avg_pool_back,
+    max_pool,
+    max_pool_back,
+)
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import in_c_order, library_of_array, put_beside, ufunc_at
 from dynagraph.torch.core.primitives import PRIMITIVES, define
@@ -220,6 +228,8 @@ def _avg_pool(
 ) -> Any:
     n = len(kernel)
     shape = x.shape[x.ndim - n :]
+    if _has_kernels(x):
+        return avg_pool(x, kernel=kernel, stride=stride, padding=padding, places=places, whole=whole, divisor=override)
     total = padded(x, _ends(shape, kernel, stride, (1,) * n, padding, places))
     for k in reversed(range(n)):
         behind = (slice(None),) * (n - k - 1)
@@ -234,6 +244,8 @@ def _avg_pool_back(
     g: Any, kernel: Sizes, stride: Sizes, padding: Sizes, places: Sizes, whole: bool, override: Any, shape: Sizes
 ) -> Any:
     n = len(kernel)
+    if _has_kernels(g):
+        return avg_pool_back(g, kernel=kernel, stride=stride, padding=padding, sizes=shape, whole=whole, divisor=override)
     border = _ends(shape, kernel, stride, (1,) * n, padding, places)
     share = _quotient(g, _divisor(shape, kernel, stride, padding, places, whole, override))
     for k in range(n):
