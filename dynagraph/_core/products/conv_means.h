@@ -179,7 +179,7 @@ static void NAME(spread_across)(const MEANS *w, const T *from, T *to)
             if (pace == 1)
                 memcpy(to + q, &some, sizeof some);
             else
-                for (int64_t k = 0; k < LANES; ++k)
+                for (int64_t k = 0; k < LANES && q + k < w->part; ++k)
                     to[(q + k) * pace + phase] = some[k];
         }
     }

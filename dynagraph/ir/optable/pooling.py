@@ -24,6 +24,7 @@ Sizes = tuple[int, ...]
 MOST_DIMENSIONS = 3
 # in the order of their numbers (dg_pooling in runtime.h)
 ROUTINES = ("max_pool", "max_pool_back", "adaptive_max_pool", "adaptive_mean", "adaptive_mean_back", "avg_pool", "avg_pool_back")
+AVERAGES = ROUTINES[-2:]  # which kernels can compute, too
 
 
 # -- arrays -----------------------------------------------------------------------------------------------------------
@@ -258,5 +259,5 @@ define_op(
 )
 
 __all__ = [
-    "ROUTINES", "adaptive_max_pool", "adaptive_mean", "adaptive_mean_back", "avg_pool", "avg_pool_back", "max_pool", "max_pool_back",
+    "AVERAGES", "ROUTINES", "adaptive_max_pool", "adaptive_mean", "adaptive_mean_back", "avg_pool", "avg_pool_back", "max_pool", "max_pool_back",
 ]  # fmt: skip
