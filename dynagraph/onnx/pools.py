@@ -57,7 +57,7 @@ def _end(size: Dim, kernel: int, stride: int, padding: int, dilation: int, count
 
 
 def fits_average_pool(node: Node) -> bool:
-    """Whether the operator gives an average pool: it counts all of the border or nothing of it, and ONNX Runtime's takes float32."""
+    """Whether the operator gives an average pool: it counts all of the border or nothing; ONNX Runtime's takes float32."""
     n, attrs = len(node.attrs["kernel"]), node.attrs
     if not node.is_op("avg_pool") or node.dtype is not dtypes.float32:
         return False

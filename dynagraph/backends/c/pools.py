@@ -37,8 +37,8 @@ def _description(call: RoutineCall) -> tuple[Dim, dict[str, Sequence[Dim]]]:
     batch, last, found = numel(shape[: len(shape) - n]), _last(shape, n), _last(out, n)
     if call.routine == "max_pool_back":
         return batch, {"sizes": found, "counts": last}
-    sizes, counts = (found, last) if call.routine == "avg_pool_back" else (last, found)
-    fields: dict[str, Sequence[Dim]] = {"sizes": sizes, "counts": counts}
+    is_back = call.routine == "avg_pool_back"
+    fields: dict[str, Sequence[Dim]] = {"sizes": found if is_back else last, "counts": last if is_back else found}
     if "kernel" in attrs:
         fields |= {name: attrs[name] for name in ("kernel", "stride", "dilation") if name in attrs} | {"before": attrs["padding"]}
     return batch, fields

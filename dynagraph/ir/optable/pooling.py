@@ -259,5 +259,6 @@ define_op(
 )
 
 __all__ = [
-    "AVERAGES", "ROUTINES", "adaptive_max_pool", "adaptive_mean", "adaptive_mean_back", "avg_pool", "avg_pool_back", "max_pool", "max_pool_back",
+    "AVERAGES", "ROUTINES", "adaptive_max_pool", "adaptive_mean", "adaptive_mean_back", "avg_pool", "avg_pool_back", "max_pool",
+    "max_pool_back",
 ]  # fmt: skip
