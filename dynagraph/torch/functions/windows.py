@@ -20,24 +20,25 @@ def given_sizes(value: Any, n: int, who: str, what: str) -> Sizes:
         return (int(value),) * n
     bad = next((k for k, size in enumerate(value) if isinstance(size, (float, str))), None) if _has_sizes(value) else 0
     if bad == 0:  # PyTorch looks at the first size to tell what it was given
-        position = f" (position {_POSITIONS[what]})" if what == "kernel_size" or "max" in who and what in _POSITIONS else ""
-        raise TypeError(f"{who}(): argument '{what}'{position} must be tuple of ints, not {type(value).__name__}")
+        position = f" (position {_POSITIONS[what]})" if what == "kernel_size" or ("max" in who and what in _POSITIONS) else ""
+        found = f"but found element of type {type(value[0]).__name__} at pos 0" if _has_sizes(value) else f"not {type(value).__name__}"
+        raise TypeError(f"{who}(): argument '{what}'{position} must be tuple of ints, {found}")
     if bad is not None:
         raise TypeError(
             f"{who}(): argument '{what}' failed to unpack the object at pos {bad + 1} with error "
             f'"type must be tuple of ints,but got {type(value[bad]).__name__}"'
         )
-    found = tuple(int(v) for v in value)
-    if len(found) == 1:
-        return found * n
-    if len(found) != n:
+    sizes = tuple(int(v) for v in value)
+    if len(sizes) == 1:
+        return sizes * n
+    if len(sizes) != n:
         if what == "dilation":
             choices = "must be either a single int, or"
         else:
             either = "" if who == "avg_pool3d" else "either "
             choices = f"must {either}be {'omitted, ' if what == 'stride' else ''}a single int, or"
         raise RuntimeError(f"{who}: {what} {choices} a tuple of {_NUMBER_WORDS[n]} ints")
-    return found
+    return sizes
 
 
 def _has_sizes(value: Any) -> bool:
