@@ -21,8 +21,9 @@ def given_sizes(value: Any, n: int, who: str, what: str) -> Sizes:
     bad = next((k for k, size in enumerate(value) if isinstance(size, (float, str))), None) if _has_sizes(value) else 0
     if bad == 0:  # PyTorch looks at the first size to tell what it was given
         position = f" (position {_POSITIONS[what]})" if what == "kernel_size" or ("max" in who and what in _POSITIONS) else ""
-        found = f"but found element of type {type(value[0]).__name__} at pos 0" if _has_sizes(value) else f"not {type(value).__name__}"
-        raise TypeError(f"{who}(): argument '{what}'{position} must be tuple of ints, {found}")
+        given = f"but found element of type {type(value[0]).__name__} at pos 0" if _has_sizes(value) else ""
+        kind = given or f"not {type(value).__name__}"
+        raise TypeError(f"{who}(): argument '{what}'{position} must be tuple of ints, {kind}")
     if bad is not None:
         raise TypeError(
             f"{who}(): argument '{what}' failed to unpack the object at pos {bad + 1} with error "
