@@ -382,6 +382,23 @@ def max_pool(
     Where several are equal it is the first one, of NaNs the last.
     """
 
+def avg_pool(
+    x: Any,
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    last: tuple[int, ...],
+    whole: bool,
+    divisor: int,
+    back: bool,
+    /,
+) -> Any:
+    """The means of windows of the last dimensions, of float32 or float64, or, with `back`, the transpose of that.
+
+    `last`: the last sizes of the result.  `divisor`: what sums are divided by; 0: how many elements a window has, the border's
+    among them if `whole`.
+    """
+
 def put_places(g: Any, places: Any, sizes: tuple[int, ...], /) -> Any:
     """The elements of `g` added up at places among the last dimensions of the result, which are of these sizes."""
 

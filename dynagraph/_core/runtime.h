@@ -92,12 +92,15 @@ typedef struct dg_convolution {
 
 /* Pools: windows of `batch` boxes of three sizes; of fewer dimensions the first sizes are 1.  All arrays lie in C order.
    DG_MAX_POOL gives the greatest elements of windows, and where in its box each stood (-1: nowhere, all is border); DG_PUT_PLACES
-   adds up numbers (`counts` of them for each box) at such places; the others have as many windows as `counts` says. */
-enum { DG_MAX_POOL, DG_PUT_PLACES, DG_ADAPTIVE_MAXIMA, DG_ADAPTIVE_MEANS, DG_ADAPTIVE_MEANS_BACK };
+   adds up numbers (`counts` of them for each box) at such places; DG_MEANS gives sums of windows divided by `divisor`, or, if that is
+   0, by how many elements they have, those of the border in front and of one as wide behind counted if `whole`; DG_MEANS_BACK is its
+   transpose; the others have as many windows as `counts` says. */
+enum { DG_MAX_POOL, DG_PUT_PLACES, DG_ADAPTIVE_MAXIMA, DG_ADAPTIVE_MEANS, DG_ADAPTIVE_MEANS_BACK, DG_MEANS, DG_MEANS_BACK };
 typedef struct dg_pooling {
     int32_t which, is_double;
     int64_t batch, sizes[DG_CONV_AXES], counts[DG_CONV_AXES];
     int64_t kernel[DG_CONV_AXES], stride[DG_CONV_AXES], dilation[DG_CONV_AXES], before[DG_CONV_AXES];
+    int64_t whole, divisor;
 } dg_pooling;
 
 /* what becomes of parts of an array (image, channel, place) once they are computed: of channels c...c_end of an image, places

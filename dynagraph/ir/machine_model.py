@@ -203,7 +203,7 @@ H200 = Device(
     products={"float16": 989e12, "float32": 67e12, "float64": 67e12, "integer": 16.7e12},
     launch_seconds=5e-6,
     memory=141e9,
-    routines=frozenset({"matmul"}),
+    routines=frozenset({"matmul", "avg_pool", "avg_pool_back"}),
     functions=frozenset(),
 )
 

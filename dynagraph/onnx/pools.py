@@ -56,6 +56,42 @@ def _end(size: Dim, kernel: int, stride: int, padding: int, dilation: int, count
     return max((int(count) - 1) * stride + reach - int(size) - padding, 0)
 
 
+def fits_average_pool(node: Node) -> bool:
+    """Whether the operator gives an average pool: it counts all of the border or nothing; ONNX Runtime's takes float32."""
+    n, attrs = len(node.attrs["kernel"]), node.attrs
+    if not node.is_op("avg_pool") or node.dtype is not dtypes.float32:
+        return False
+    sizes = _boxes(node.args[0], n)[1]
+    about = list(zip(sizes, *(attrs[name] for name in ("kernel", "stride", "padding", "places"))))
+    try:
+        ends = [_end(size, kernel, stride, padding, 1, count) for size, kernel, stride, padding, count in about]
+    except NoOperator:
+        return False
+    for (size, kernel, stride, padding, count), end in zip(about, ends):
+        if padding >= kernel or end >= kernel:
+            return False
+        if attrs["divisor"] is None and end > padding and (attrs["whole"] or (count - 1) * stride - padding >= size):
+            return False
+    return True
+
+
+@row("avg_pool")
+def _avg_pool(w: Writer, node: Node, x: str) -> str:
+    attrs = node.attrs
+    n = len(attrs["kernel"])
+    front, sizes = _boxes(node.args[0], n)
+    ends = [_end(size, k, s, p, 1, count) for size, k, s, p, count in zip(
+        sizes, *(attrs[name] for name in ("kernel", "stride", "padding", "places")))]  # fmt: skip
+    if len(front) != 2:
+        x = w.reshape(x, node.args[0].shape, (numel(front), 1, *sizes))
+    shape, strides = list(attrs["kernel"]), list(attrs["stride"])
+    whole = int(attrs["whole"] or attrs["divisor"] is not None)
+    found = w.op("AveragePool", x, kernel_shape=shape, strides=strides, pads=[*attrs["padding"], *ends], count_include_pad=whole)
+    if attrs["divisor"] is not None:
+        found = w.op("Mul", found, w.scalar(np.prod(shape) / attrs["divisor"], node.dtype))
+    return found if len(front) == 2 else w.reshape(found, (numel(front), 1, *attrs["places"]), node.shape)
+
+
 @row("max_pool_back")
 def _max_pool_back(w: Writer, node: Node, g: str, places: str) -> str:
     """What stood nowhere goes nowhere."""
@@ -119,4 +155,4 @@ def _times(w: Writer, node: Node, x: str, axis: int, matrix: Any) -> str:
     return w.transpose(product, [order.index(k) for k in range(node.ndim)])
 
 
-__all__: list[str] = []
+__all__ = ["fits_average_pool"]

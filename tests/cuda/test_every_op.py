@@ -10,7 +10,7 @@ import pytest
 from dynagraph.backends.cuda.cublas import CublasLt
 from dynagraph.errors import GraphError
 from dynagraph.ir.ops import OPS, Op, Scan
-from dynagraph.ir.optable.convolution import ROUTINES
+from dynagraph.ir.optable import convolution, pooling
 from tests.backends.test_every_op import EITHER_ZERO, SUMS, ULP, chosen, graph_of, tolerance
 from tests.cuda.device import emulated
 from tests.cuda.products import Calls, stand_in_cublas
@@ -42,19 +42,20 @@ def device_tolerance(case: Case) -> int | None:
     return tolerance(case) if kind != "c" else max(ULP, tolerance(case) or 0)
 
 
+ON_THE_HOST = tuple(name for name in (*convolution.ROUTINES, *pooling.ROUTINES) if name not in pooling.AVERAGES)
 NO_OPERANDS = ("complex_accumulate",)  # its result is not an operand again
 BATCH = 24  # cases of an op that one source computes
 
 
-@pytest.mark.parametrize("op", [op for op in ROWS if op.name not in ROUTINES], ids=lambda op: op.name)
+@pytest.mark.parametrize("op", [op for op in ROWS if op.name not in ON_THE_HOST], ids=lambda op: op.name)
 def test_kernels_give_what_eager_gives(op: Op) -> None:
     check(op)
 
 
-@pytest.mark.parametrize("name", ROUTINES)
-def test_convolutions_are_refused(name: str) -> None:
+@pytest.mark.parametrize("name", ON_THE_HOST)
+def test_convolutions_and_pools_are_refused(name: str) -> None:
     """Placement leaves them on the host; tensors of CuPy's arrays multiply windows."""
-    with pytest.raises(GraphError, match="this device has no kernels for convolutions"):
+    with pytest.raises(GraphError, match="this device has no kernels for convolutions and pools"):
         check(OPS[name])
 
 

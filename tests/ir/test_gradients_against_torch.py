@@ -134,6 +134,28 @@ def adaptive_mean_back(g: Any, *, axis: int, size: int) -> Any:
     return torch.autograd.grad(adaptive_mean(x, axis=axis, count=g.shape[axis]), x, g, create_graph=True)[0]
 
 
+def avg_pool(x: Any, *, kernel: Any, stride: Any, padding: Any, places: Any, whole: bool, divisor: int | None) -> Any:
+    """Sums of windows by a convolution, divided by those of ones."""
+    n = len(kernel)
+    reaches = [(c - 1) * s + k for c, s, k in zip(places, stride, kernel)]
+    sizes = x.shape[x.ndim - n :]
+    widths = [(p, max(reach - size - p, 0)) for p, reach, size in zip(padding, reaches, sizes)]
+    filters = torch.ones(1, 1, *kernel, dtype=x.dtype)
+    sums = getattr(torch.nn.functional, f"conv{n}d")
+    ones = torch.ones(1, 1, *(size + 2 * p * whole for size, p in zip(sizes, padding)), dtype=x.dtype)
+    around = [(0 if whole else low, max(high - p * whole, 0)) for (low, high), p in zip(widths, padding)]
+    found = sums(pad(boxes(x, n), widths, 0.0), filters, stride=stride)
+    counts = sums(pad(ones, around, 0.0), filters, stride=stride)
+    counts = counts[(..., *(slice(0, c) for c in places))]
+    return (found / (divisor or counts)).reshape(*x.shape[: x.ndim - n], *places)
+
+
+def avg_pool_back(g: Any, *, sizes: Any, **about: Any) -> Any:
+    n = len(sizes)
+    x = torch.zeros(*g.shape[: g.ndim - n], *sizes, dtype=g.dtype, requires_grad=True)
+    return torch.autograd.grad(avg_pool(x, places=g.shape[g.ndim - n :], **about), x, g, create_graph=True)[0]
+
+
 def along(function: Torch) -> Torch:
     return lambda x, axis: function(x, dim=axis)
 
@@ -161,6 +183,7 @@ ROWS: dict[str, Torch] = {
     "logaddexp_accumulate": along(torch.logcumsumexp), "maximum_accumulate": lambda x, axis: torch.cummax(x, dim=axis).values,
     "minimum_accumulate": lambda x, axis: torch.cummin(x, dim=axis).values, "gather": gather, "scatter": scatter,
     "conv": conv, "conv_input": conv_input, "conv_weight": conv_weight, "max_pool": max_pool, "max_pool_back": max_pool_back,
+    "avg_pool": avg_pool, "avg_pool_back": avg_pool_back,
     "adaptive_max_pool": adaptive_max_pool, "adaptive_mean": adaptive_mean, "adaptive_mean_back": adaptive_mean_back,
     "matmul": torch.matmul, "own_matmul": torch.matmul,
     "reshape": lambda x, shape: x.reshape(shape), "transpose": lambda x, axes: x.permute(axes),

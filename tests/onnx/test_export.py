@@ -275,7 +275,30 @@ POOLS_OF = {
     "adaptive maxima": lambda x: F.adaptive_max_pool2d(x, (3, 4), return_indices=True),
     "adaptive means": lambda x: F.adaptive_avg_pool2d(x, (3, 4)),
     "float16": lambda x: F.max_pool2d((x * 8).round().half(), 2).float(),
+    "averages beyond the border": lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True),
+    "averages beyond the array": lambda x: F.avg_pool2d(x, 2, 2, 0, ceil_mode=True, count_include_pad=False),
+    "averages, the border left out": lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
+    "averages by another divisor": lambda x: F.avg_pool2d(x, 3, 2, 1, divisor_override=5),
+    "averages of one dimension": lambda x: F.avg_pool1d(x.flatten(2), 3, 2, 1),
+    "averages of three dimensions": lambda x: F.avg_pool3d(x, (2, 3, 2), padding=1),
+    "averages of float64": lambda x: F.avg_pool2d(x.double(), 3, 2, 1).float(),
+    "averages of float16": lambda x: F.avg_pool2d((x * 8).round().half(), 2).float(),
+    "norms": lambda x: F.lp_pool2d(x, 2, 2),
 }
+AVERAGES = [(2, None, 0), (3, 2, 1), (3, 2, 0, True), (3, 2, 1, False, False), (3, 2, 1, True, False), (3, 2, 1, False, True, 5)]
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("about", AVERAGES, ids=str)
+def test_average_pools_are_one_operator(about):
+    wanted = ["AveragePool", "Mul"] if len(about) == 6 else ["AveragePool"]
+    assert check_export(lambda x: F.avg_pool2d(x, *about), (tensor(4, 3, 9, 7),), ({0: B},)) == wanted
+
+
+@pytest.mark.parametrize("about", [(2, None, 0), (3, 2, 1), (3, 2, 1, True), (3, 2, 1, True, False)], ids=str)
+def test_average_pools_of_any_size(about):
+    sizes = {0: B, 2: dg.Dim("height", min=4), 3: dg.Dim("width", min=4)}
+    check_export(lambda x: F.avg_pool2d(x, *about), (tensor(4, 3, 9, 7),), (sizes,))
 
 
 @pytest.mark.sampled(4)
@@ -289,6 +312,7 @@ def test_gradients_of_pools():
     def gradient(x):
         x = x.clone().requires_grad_()
         y = F.max_pool2d(x, 2, 1, 1, 3) + F.adaptive_avg_pool2d(x, F.max_pool2d(x, 2, 1, 1, 3).shape[2:])
+        y = y + F.avg_pool2d(x, 3, 2, 1, ceil_mode=True).sum()
         return torch.autograd.grad(y.clamp(min=-9.0).sum(), x)[0]
 
     check_export(gradient, (tensor(2, 3, 6, 7),))

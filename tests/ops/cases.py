@@ -378,6 +378,19 @@ ADAPTIVE: list[tuple[Any, ...]] = [
 ]
 
 
+def average_cases(op: Op, dtype: Any, special: bool, shape: Any, kernel: Any, stride: Any, padding: Any) -> Iterator[Case]:
+    """Of windows that lie within the border, and of one more along each axis."""
+    about = {"kernel": kernel, "stride": stride, "padding": padding}
+    front, sizes = shape[: len(shape) - len(kernel)], shape[len(shape) - len(kernel) :]
+    within = tuple((size + 2 * p - k) // s + 1 for size, k, s, p in zip(sizes, kernel, stride, padding))
+    for more, (whole, divisor) in itertools.product((0, 1), ((True, None), (False, None), (True, 5))):
+        places = tuple(count + more for count in within)
+        if any((count - 1) * s >= size + p for count, s, size, p in zip(places, stride, sizes, padding)):
+            continue
+        given, last = (shape, {"places": places}) if op.name == "avg_pool" else ((*front, *places), {"sizes": sizes})
+        yield Case(op, [sample(op, dtype, given, special=special)], {**about, **last, "whole": whole, "divisor": divisor})
+
+
 def pool_cases(op: Op) -> Iterator[Case]:
     for dtype, special in itertools.product((dtypes.float32, dtypes.float64), (False, True)):
         by_windows = [(shape, len(about[0]), dict(zip(("kernel", "stride", "padding", "dilation", "places"), about)))
@@ -386,6 +399,9 @@ def pool_cases(op: Op) -> Iterator[Case]:
         if op.name in ("max_pool", "adaptive_max_pool"):
             for (shape, _, attrs), result in itertools.product(by_windows if op.name == "max_pool" else by_number, (0, 1)):
                 yield Case(op, [sample(op, dtype, shape, special=special)], {**attrs, "result": result})
+        elif op.name in pooling.AVERAGES:
+            for shape, kernel, stride, padding, _, _ in POOLS:
+                yield from average_cases(op, dtype, special, shape, kernel, stride, padding)
         elif op.name == "max_pool_back":
             for name, some in (("max_pool", by_windows), ("adaptive_max_pool", by_number)):
                 for shape, n, attrs in some:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -89,12 +90,33 @@ def _means(x: np.ndarray, out: np.ndarray, axis: int, back: bool) -> np.ndarray:
     return out
 
 
+def _averages(x: np.ndarray, out: np.ndarray, attrs: Any, back: bool) -> np.ndarray:
+    n = len(attrs["kernel"])
+    sizes, counts = ((a.shape[a.ndim - n :]) for a in ((out, x) if back else (x, out)))
+    for window in np.ndindex(*counts):
+        divisor = attrs["divisor"]
+        if divisor is None:
+            reach = [p if attrs["whole"] else 0 for p in attrs["padding"]]
+            starts = [q * s - p for q, s, p in zip(window, attrs["stride"], attrs["padding"])]
+            divisor = math.prod(
+                min(start + k, size + r) - max(start, -r) for start, k, size, r in zip(starts, attrs["kernel"], sizes, reach)
+            )
+        for _, at in _elements(attrs["kernel"], attrs["stride"], attrs["padding"], (1,) * n, sizes, window):
+            if back:
+                out[(..., *at)] += x[(..., *window)] / divisor
+            else:
+                out[(..., *window)] += x[(..., *at)] / divisor
+    return out
+
+
 def run_routine(routine: str, operands: Any, attrs: Any, out: np.ndarray) -> np.ndarray:
     """What a routine makes of operands; `out`: zeros for it."""
     if routine.startswith("conv"):
         return _convolution(routine, *operands, out.astype(np.float64), attrs).astype(out.dtype)
     if routine in ("max_pool", "adaptive_max_pool"):
         return _maxima(routine, *operands, out, attrs)
+    if routine.startswith("avg_pool"):
+        return _averages(*operands, out.astype(np.float64), attrs, routine == "avg_pool_back").astype(out.dtype)
     if routine == "max_pool_back":
         return _put(*operands, out, len(attrs["sizes"]))
     return _means(*operands, out, attrs["axis"], routine == "adaptive_mean_back")

@@ -11,6 +11,7 @@ import pytest
 import dynagraph as dg
 import dynagraph.torch as torch
 from dynagraph.backends import toolchain
+from dynagraph.torch.functions import pooling
 
 F = torch.nn.functional
 needs_a_compiler = pytest.mark.skipif(toolchain.find_compiler() is None, reason="there is no C compiler")
@@ -82,13 +83,61 @@ def test_as_many_windows_as_are_asked_for(n: int, count: int) -> None:
 @pytest.mark.parametrize("about", [
     {"kernel_size": 2}, {"kernel_size": 3, "stride": 2, "padding": 1}, {"kernel_size": 3, "stride": 1, "padding": 1},
     {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True, "count_include_pad": False},
-    {"kernel_size": 2, "stride": 3, "ceil_mode": True},
+    {"kernel_size": 2, "stride": 3, "ceil_mode": True}, {"kernel_size": 5, "stride": 3, "padding": 2, "ceil_mode": True},
+    {"kernel_size": 2, "stride": 1, "count_include_pad": False},
 ], ids=str)  # fmt: skip
 def test_means(about: dict[str, Any], n: int, dtype: Any) -> None:
     array = np.random.default_rng(0).normal(size=(3, 2, *SIZES[n])).astype(dtype)
     array.flat[::5] = -0.0
     array.flat[3::41] = np.nan
     check(lambda x: getattr(F, f"avg_pool{n}d")(x, **about), array, array[:, :1], array.swapaxes(-1, -2))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("about", [{"padding": 1, "ceil_mode": True}, {"padding": 1, "count_include_pad": False}, {}], ids=str)
+def test_means_have_the_bits_of_slices(about: dict[str, Any], n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the runtime computes them, kernels that are made of slices, or NumPy; halves are computed in float32."""
+    pool = getattr(F, f"avg_pool{n}d")
+    for dtype in (np.float32, np.float64, np.float16):
+        array = np.random.default_rng(0).normal(size=(3, 2, *SIZES[n])).astype(dtype)
+        array.flat[::3] = -0.0
+
+        def computed(array: np.ndarray = array) -> list[bytes]:
+            found = []
+            for kernel, stride in ((2, None), (3, 2), (3, 1)):
+                x = torch.from_numpy(array).requires_grad_()
+                y = pool(x, kernel, stride, **about)
+                (g,) = torch.autograd.grad(y.sin().sum(), x)
+                found += [y.detach().numpy().tobytes(), g.numpy().tobytes()]
+            return found
+
+        by_runtime = computed()
+        with monkeypatch.context() as patch:
+            patch.setattr(pooling, "_has_kernels", lambda x: False)
+            assert by_runtime == computed()
+
+
+def test_divisors() -> None:
+    array = np.random.default_rng(0).normal(size=(2, 3, 7, 8))
+    for divisor in (5, -3):
+        check(lambda x, divisor=divisor: F.avg_pool2d(x, 3, 2, 1, divisor_override=divisor), array)
+        got = F.avg_pool2d(torch.from_numpy(array), 3, 2, 1, divisor_override=divisor)
+        np.testing.assert_allclose(got.numpy() * divisor, F.avg_pool2d(torch.from_numpy(array), 3, 2, 1).numpy() * 9, rtol=1e-12)
+
+
+def test_means_have_the_same_bits_for_any_number_of_threads() -> None:
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(32, 16, 28, 28)).astype(np.float32)).requires_grad_()
+    found = []
+    before = dg.config.threads
+    try:
+        for threads in (1, 2, 3):
+            dg.config.threads = threads
+            y = F.avg_pool2d(x, 3, 2, 1)
+            (g,) = torch.autograd.grad(y.sin().sum(), x)
+            found.append((y.detach().numpy().tobytes(), g.numpy().tobytes()))
+    finally:
+        dg.config.threads = before
+    assert found[0] == found[1] == found[2]
 
 
 def test_one_program_for_all_batches() -> None:
@@ -101,6 +150,8 @@ def test_one_program_for_all_sizes() -> None:
     arrays = [numbers(batch, 3, size, size + 2, seed=batch) for batch, size in ((4, 9), (5, 14), (7, 11))]
     check(lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True), *arrays, dynamic=True)
     check(lambda x: F.adaptive_max_pool2d(x, (3, 4)), *arrays, dynamic=True)
+    for about in ((2,), (3, 2, 1), (3, 2, 1, True), (3, 2, 1, True, False)):
+        check(lambda x, about=about: F.avg_pool2d(x, *about), *map(np.nan_to_num, arrays), dynamic=True)
 
 
 def test_images_in_another_order_of_axes() -> None:
@@ -119,6 +170,7 @@ def test_integers_and_halves_have_kernels_of_their_own() -> None:
 def test_second_derivatives() -> None:
     def second(x: Any, v: Any) -> Any:
         y = F.max_pool2d(x * x, 3, 2, 1) + F.adaptive_max_pool2d(x * x, 4) + F.adaptive_avg_pool2d(x * x * x, 4)
+        y = y + F.avg_pool2d(x * x * x, 3, 2, 1) + F.avg_pool2d(x * x, 2, ceil_mode=True)
         (g,) = torch.autograd.grad((y * y).sum(), x, create_graph=True)
         return torch.autograd.grad((g * v).sum(), x)[0]
 
@@ -138,7 +190,11 @@ def test_gradients_of_what_has_nothing_but_border_go_nowhere() -> None:
 
 def test_examples_at_once() -> None:
     def gradient(x: Any) -> Any:
-        return torch.func.grad(lambda x: (F.max_pool2d(x, 2) * 3 + F.adaptive_max_pool2d(x, 3)).sum())(x)
+        def total(x: Any) -> Any:
+            y = F.max_pool2d(x, 2) * 3 + F.adaptive_max_pool2d(x, 3) + F.avg_pool2d(x, 3, 2, 1).sin() + F.avg_pool2d(x, 2).sin()
+            return y.sum()
+
+        return torch.func.grad(total)(x)
 
     x = torch.from_numpy(np.random.default_rng(0).normal(size=(4, 3, 6, 6)).astype(np.float32))
     want = torch.stack([gradient(example) for example in x])
@@ -156,9 +212,20 @@ def test_a_step_of_the_program() -> None:
     assert text.count("= max_pool(") == 1 and text.count("= max_pool_back(") == 1
 
 
+@needs_a_compiler
+def test_means_of_windows_apart_are_computed_with_what_is_before_them() -> None:
+    for about, fuses in (((2,), True), ((2, 3), True), ((3, 2), False), ((2, 2, 1), False), ((8,), False)):
+        x = torch.from_numpy(np.random.default_rng(0).normal(size=(2, 3, 8, 8)))
+        compiled = dg.compile(lambda x, about=about: F.avg_pool2d(F.relu(x), *about), fullgraph=True, mode="max", backend="c")
+        assert compiled(x).equal(F.avg_pool2d(F.relu(x), *about))
+        text = compiled.programs[-1].executable.artifacts["loops"]
+        assert text.count("= avg_pool(") == (not fuses) and text.count("kernel ") == 1
+
+
 def test_an_exported_pool(tmp_path: Any) -> None:
     def pools(x: Any) -> Any:
-        return F.max_pool2d(x, 3, 2, 1, return_indices=True), F.adaptive_max_pool2d(x, 3), F.adaptive_avg_pool2d(x, 3)
+        y = F.adaptive_avg_pool2d(x, 3) + F.avg_pool2d(x, 3, 2, 1)[..., :3, :3]
+        return F.max_pool2d(x, 3, 2, 1, return_indices=True), F.adaptive_max_pool2d(x, 3), y
 
     x = torch.from_numpy(np.random.default_rng(0).normal(size=(4, 3, 8, 8)).astype(np.float32))
     program = dg.export(pools, (x,), dynamic_shapes=({0: dg.Dim("batch")},))

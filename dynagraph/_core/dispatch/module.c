@@ -251,6 +251,9 @@ static PyMethodDef methods[] = {
     {"max_pool", dg_max_pool, METH_VARARGS,
      "max_pool(x, kernel, stride, padding, dilation, places) -> the greatest elements of windows of the last dimensions, and where they\n"
      "stood; of float32 or float64"},
+    {"avg_pool", dg_avg_pool, METH_VARARGS,
+     "avg_pool(x, kernel, stride, padding, last, whole, divisor, back) -> the means of windows of the last dimensions, or the way back;\n"
+     "last: the last sizes of the result; divisor: 0, or what sums are divided by"},
     {"crc32", dg_crc32, METH_VARARGS, "crc32(data, value=0): the checksum of zip files, as zlib.crc32 gives it"},
     {"read_crc32", dg_read_crc32, METH_VARARGS,
      "read_crc32(descriptor, offset, buffer) -> (bytes read, their checksum): fills the buffer from a place in a file"},

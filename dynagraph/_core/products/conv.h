@@ -46,6 +46,8 @@ typedef struct dg_conv_code {
     int (*places[2])(const dg_phase *phase);
     int (*filters[2])(const dg_phase *phase);
     int (*maxima[2])(const dg_phase *phase); /* of windows; see pool.c */
+    int (*means[2])(const dg_runtime *rt, const dg_pooling *what, const void *from, void *to, dg_stop *stop);
+    int (*means_back[2])(const dg_runtime *rt, const dg_pooling *what, const void *from, void *to, dg_stop *stop);
 } dg_conv_code;
 const dg_conv_code *dg_conv_code_named(const char *isa); /* null: the best; gives null where this processor cannot run it */
 

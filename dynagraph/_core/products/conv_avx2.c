@@ -32,7 +32,7 @@
 #include "conv_template.h"
 
 const dg_conv_code dg_conv_avx2 = {"avx2", {places_f32_avx2, places_f64_avx2}, {filters_f32_avx2, filters_f64_avx2},
-    {maxima_f32_avx2, maxima_f64_avx2}};
+    {maxima_f32_avx2, maxima_f64_avx2}, {means_f32_avx2, means_f64_avx2}, {means_back_f32_avx2, means_back_f64_avx2}};
 
 #if defined(__clang__)
 #pragma clang attribute pop

@@ -32,7 +32,7 @@
 #include "conv_template.h"
 
 const dg_conv_code dg_conv_avx512 = {"avx512", {places_f32_avx512, places_f64_avx512}, {filters_f32_avx512, filters_f64_avx512},
-    {maxima_f32_avx512, maxima_f64_avx512}};
+    {maxima_f32_avx512, maxima_f64_avx512}, {means_f32_avx512, means_f64_avx512}, {means_back_f32_avx512, means_back_f64_avx512}};
 
 #if defined(__clang__)
 #pragma clang attribute pop

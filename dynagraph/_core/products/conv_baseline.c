@@ -25,4 +25,4 @@
 
 const dg_conv_code dg_conv_baseline = {"baseline", {places_f32_baseline, places_f64_baseline},
     {filters_f32_baseline, filters_f64_baseline},
-    {maxima_f32_baseline, maxima_f64_baseline}};
+    {maxima_f32_baseline, maxima_f64_baseline}, {means_f32_baseline, means_f64_baseline}, {means_back_f32_baseline, means_back_f64_baseline}};

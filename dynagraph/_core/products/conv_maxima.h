@@ -108,12 +108,12 @@ static void NAME(widen)(const INTEGER *from, INTEGER base, int64_t *to, int64_t 
         to[k] = from[k] < 0 ? -1 : from[k] - base;
 }
 
-static void NAME(copy_row)(const MAXIMA *w, const T *row, T *copy)
+/* a row of n elements from the one at `low`, those that are a pace apart side by side: `part` of them, but for what is beyond it */
+static void NAME(copy_row)(const T *row, int64_t n, int64_t low, int64_t part, int64_t pace, T *copy)
 {
-    const int64_t pace = w->p->pace[2], begin = w->low < 0 ? 0 : w->low, reach = w->low + w->part * pace;
-    const int64_t end = reach < w->row ? reach : w->row;
+    const int64_t begin = low < 0 ? 0 : low, reach = low + part * pace, end = reach < n ? reach : n;
     for (int64_t first = begin; first < begin + pace && first < end; ++first)
-        NAME(pick_rows)(copy + (first - w->low) % pace * w->part + (first - w->low) / pace, 0, row + first, 0, 1,
+        NAME(pick_rows)(copy + (first - low) % pace * part + (first - low) / pace, 0, row + first, 0, 1,
                         (end - first + pace - 1) / pace, pace);
 }
 
@@ -131,7 +131,7 @@ static void NAME(run_maxima)(void *const *buffers, const int64_t *sizes, int64_t
         first[x] = (INTEGER)NAME(first_within)(p, 2, x);
     for (int64_t number = lo; number < hi; ++number) {
         for (int64_t row = 0; row < w->rows; ++row) {
-            NAME(copy_row)(w, (const T *)p->source + number * plane + row * w->row, copy);
+            NAME(copy_row)((const T *)p->source + number * plane + row * w->row, w->row, w->low, w->part, p->pace[2], copy);
             NAME(maxima_across)(w, copy, is_whole ? NULL : first, (INTEGER)(row * w->row), best + row * w->length,
                                 where + row * w->length);
         }

@@ -320,6 +320,7 @@ static void NAME(multiply)(void *const *buffers, const int64_t *sizes, int64_t l
 
 #include "conv_planes.h"
 #include "conv_maxima.h"
+#include "conv_means.h"
 
 /* rows of so many tiles */
 static int64_t NAME(in_tiles)(int64_t rows, int64_t of_tile) { return (rows + of_tile - 1) / of_tile * of_tile; }

@@ -187,6 +187,10 @@ int dg_pool(const dg_runtime *rt, const dg_pooling *what, const void *a, const i
     job w = {what, a, b, to, where};
     if (what->which == DG_MAX_POOL)
         return maxima_of_windows(rt, &w, stop);
+    if (what->which == DG_MEANS)
+        return dg_conv_code_named(NULL)->means[what->is_double](rt, what, a, to, stop);
+    if (what->which == DG_MEANS_BACK)
+        return dg_conv_code_named(NULL)->means_back[what->is_double](rt, what, a, to, stop);
     static const dg_range kernels[][2] = {
         [DG_PUT_PLACES] = {put_f32, put_f64},       [DG_ADAPTIVE_MAXIMA] = {maxima_f32, maxima_f64},
         [DG_ADAPTIVE_MEANS] = {means_f32, means_f64}, [DG_ADAPTIVE_MEANS_BACK] = {spread_f32, spread_f64},

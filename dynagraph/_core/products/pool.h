@@ -9,6 +9,7 @@
 int dg_pool(const dg_runtime *rt, const dg_pooling *what, const void *a, const int64_t *b, void *to, int64_t *where, dg_stop *stop);
 
 PyObject *dg_max_pool(PyObject *module, PyObject *args);
+PyObject *dg_avg_pool(PyObject *module, PyObject *args);
 PyObject *dg_put_places(PyObject *module, PyObject *args);
 PyObject *dg_adaptive_means(PyObject *module, PyObject *args);
 PyObject *dg_adaptive_means_back(PyObject *module, PyObject *args);

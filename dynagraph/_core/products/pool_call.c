@@ -135,6 +135,43 @@ PyObject *dg_max_pool(PyObject *module, PyObject *args)
     return both(status, values, where);
 }
 
+PyObject *dg_avg_pool(PyObject *module, PyObject *args)
+{
+    PyObject *given, *kernel, *stride, *padding, *last, *out = NULL;
+    int whole, back;
+    long long divisor;
+    dg_pooling p = {.which = DG_MEANS};
+    if (!PyArg_ParseTuple(args, "O!O!O!O!O!pLp:avg_pool", &PyArray_Type, &given, &PyTuple_Type, &kernel, &PyTuple_Type, &stride,
+                          &PyTuple_Type, &padding, &PyTuple_Type, &last, &whole, &divisor, &back))
+        return NULL;
+    const int n = (int)PyTuple_GET_SIZE(kernel), type = float_type_of(given, "avg_pool");
+    if (type < 0)
+        return NULL;
+    if (n < 1 || n > AXES || PyArray_NDIM((PyArrayObject *)given) < n)
+        return PyErr_Format(PyExc_ValueError, "avg_pool: windows of %d dimensions in an array of %d", n,
+                            PyArray_NDIM((PyArrayObject *)given));
+    int64_t *from = back ? p.counts : p.sizes, *to = back ? p.sizes : p.counts;
+    if (sizes_from(kernel, "avg_pool", n, 1, p.kernel) < 0 || sizes_from(stride, "avg_pool", n, 1, p.stride) < 0 ||
+        sizes_from(padding, "avg_pool", n, 0, p.before) < 0 || sizes_from(last, "avg_pool", n, 1, to) < 0)
+        return NULL;
+    for (int k = 0; k < AXES; ++k)
+        if (p.kernel[k] < 1 || p.stride[k] < 1 || p.before[k] < 0 || to[k] < 0)
+            return PyErr_Format(PyExc_ValueError, "avg_pool: windows of %R, %R apart, behind a border of %R", kernel, stride, padding);
+    PyArrayObject *x = in_order(given, type);
+    if (!x)
+        return NULL;
+    p.which = back ? DG_MEANS_BACK : DG_MEANS;
+    p.is_double = type == NPY_DOUBLE;
+    p.whole = whole;
+    p.divisor = divisor;
+    p.batch = planes_of(x, n, from);
+    out = new_like(x, PyArray_DESCR(x), n, to);
+    if (run(&p, x, NULL, out, NULL, dg_conv_volume(p.sizes) + dg_conv_volume(p.counts)) != 0)
+        Py_CLEAR(out);
+    Py_DECREF(x);
+    return out;
+}
+
 static int are_within(const dg_pooling *p, const int64_t *where)
 {
     const int64_t n = p->batch * dg_conv_volume(p->counts), size = dg_conv_volume(p->sizes);

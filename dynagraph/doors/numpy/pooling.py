@@ -7,7 +7,15 @@ from typing import Any
 from dynagraph.doors.numpy.builder import Builder
 from dynagraph.doors.numpy.table import numpy_function
 from dynagraph.ir.graph import Node
-from dynagraph.ir.optable.pooling import adaptive_max_pool, adaptive_mean, adaptive_mean_back, max_pool, max_pool_back
+from dynagraph.ir.optable.pooling import (
+    adaptive_max_pool,
+    adaptive_mean,
+    adaptive_mean_back,
+    avg_pool,
+    avg_pool_back,
+    max_pool,
+    max_pool_back,
+)
 
 
 @numpy_function(max_pool)
@@ -35,6 +43,16 @@ def adaptive_mean_door(b: Builder, x: Any, axis: Any, count: Any) -> Node:
 @numpy_function(adaptive_mean_back)
 def adaptive_mean_back_door(b: Builder, g: Any, axis: Any, size: Any) -> Node:
     return b.call("adaptive_mean_back", b.as_node(g), axis=axis, size=size)
+
+
+@numpy_function(avg_pool)
+def avg_pool_door(b: Builder, x: Any, **about: Any) -> Node:
+    return b.call("avg_pool", b.as_node(x), **about)
+
+
+@numpy_function(avg_pool_back)
+def avg_pool_back_door(b: Builder, g: Any, **about: Any) -> Node:
+    return b.call("avg_pool_back", b.as_node(g), **about)
 
 
 __all__: list[str] = []

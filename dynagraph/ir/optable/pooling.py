@@ -23,7 +23,8 @@ from dynagraph.ir.terms import Differentiated, Term, counted
 Sizes = tuple[int, ...]
 MOST_DIMENSIONS = 3
 # in the order of their numbers (dg_pooling in runtime.h)
-ROUTINES = ("max_pool", "max_pool_back", "adaptive_max_pool", "adaptive_mean", "adaptive_mean_back")
+ROUTINES = ("max_pool", "max_pool_back", "adaptive_max_pool", "adaptive_mean", "adaptive_mean_back", "avg_pool", "avg_pool_back")
+AVERAGES = ROUTINES[-2:]  # which kernels can compute, too
 
 
 # -- arrays -----------------------------------------------------------------------------------------------------------
@@ -40,6 +41,24 @@ def max_pool(x: np.ndarray, kernel: Sizes, stride: Sizes, padding: Sizes, dilati
 def max_pool_back(g: np.ndarray, places: np.ndarray, sizes: Sizes) -> np.ndarray:
     """The elements of `g` added up at places in boxes of these sizes."""
     return _dispatch.put_places(g, places, sizes)
+
+
+def avg_pool(
+    x: np.ndarray, kernel: Sizes, stride: Sizes, padding: Sizes, places: Sizes, whole: bool, divisor: int | None
+) -> np.ndarray:
+    """The means of windows of the last dimensions: their sums divided by `divisor`, or by how many elements each has.
+
+    `places`: how many windows there are; they may reach beyond the array, where zeros are.  `whole`: elements of the border count,
+    which is as wide at the end, but not those beyond it.
+    """
+    return _dispatch.avg_pool(x, kernel, stride, padding, places, whole, divisor or 0, False)  # type: ignore[no-any-return]
+
+
+def avg_pool_back(
+    g: np.ndarray, kernel: Sizes, stride: Sizes, padding: Sizes, sizes: Sizes, whole: bool, divisor: int | None
+) -> np.ndarray:
+    """The transpose of `avg_pool`; `sizes`: the last ones of its operand."""
+    return _dispatch.avg_pool(g, kernel, stride, padding, sizes, whole, divisor or 0, True)  # type: ignore[no-any-return]
 
 
 def adaptive_max_pool(x: np.ndarray, counts: Sizes) -> tuple[Any, Any]:
@@ -89,11 +108,14 @@ def _last(who: str, shape: Shape, sizes: Shape) -> Shape:
     return (*shape[: len(shape) - len(sizes)], *sizes)
 
 
-def _max_shape(metas: Metas, attrs: Attrs) -> Shape:
-    lengths = {len(attrs[name]) for name in ("kernel", "stride", "padding", "dilation", "places")}
-    if len(lengths) > 1:
-        raise ShapeError(f"max_pool: sizes for {' and '.join(map(str, sorted(lengths)))} dimensions")
-    return _last("max_pool", metas[0].shape, attrs["places"])
+def _windows_shape(who: str, *names: str) -> Callable[[Metas, Attrs], Shape]:
+    def shape(metas: Metas, attrs: Attrs) -> Shape:
+        lengths = {len(attrs[name]) for name in names}
+        if len(lengths) > 1:
+            raise ShapeError(f"{who}: sizes for {' and '.join(map(str, sorted(lengths)))} dimensions")
+        return _last(who, metas[0].shape, attrs[names[-1]])
+
+    return shape
 
 
 def _max_back_shape(metas: Metas, attrs: Attrs) -> Shape:
@@ -137,18 +159,25 @@ def _taken(d: Differentiated, g: Term) -> Term:
     return found.where(flat.call("greater_equal", 0), 0).reshape(places.shape)  # type: ignore[no-any-return]
 
 
+def _renamed(attrs: Attrs, old: str, new: str, shape: Shape) -> dict[str, Any]:
+    """The attributes of the way back: the last sizes of a result are those of what comes to it."""
+    about = {name: value for name, value in attrs.items() if name != old}
+    return {**about, new: shape[len(shape) - len(attrs["kernel"]) :]}
+
+
 # -- rows -------------------------------------------------------------------------------------------------------------
 
-_WINDOWS = dict.fromkeys(("kernel", "stride", "padding", "dilation", "places"), REQUIRED)
+_WINDOWS = ("kernel", "stride", "padding", "dilation", "places")
+_MEANS, _MEANS_BACK = (("kernel", "stride", "padding", last) for last in ("places", "sizes"))
 
 define_op(
     "max_pool",
     arity=1,
     dtype=_dtype,
-    shape=_max_shape,
+    shape=_windows_shape("max_pool", *_WINDOWS),
     eager=lambda xp, x, result, **about: max_pool(x, **about)[result],
     lowering=Library("max_pool"),
-    attrs={**_WINDOWS, "result": 0},
+    attrs={**dict.fromkeys(_WINDOWS, REQUIRED), "result": 0},
     vjp=(_maxima_vjp("max_pool", "places"),),
     exact=True,
     cupy=False,
@@ -204,5 +233,32 @@ define_op(
     cupy=False,
     doc="the gradient of adaptive_mean by its operand, from that by its result",
 )
+define_op(
+    "avg_pool",
+    arity=1,
+    dtype=_dtype,
+    shape=_windows_shape("avg_pool", *_MEANS),
+    eager=lambda xp, x, **about: avg_pool(x, **about),
+    lowering=Library("avg_pool"),
+    attrs={**dict.fromkeys(_MEANS, REQUIRED), "whole": True, "divisor": None},
+    vjp=(lambda d, g: g.call("avg_pool_back", **_renamed(d.attrs, "places", "sizes", d.x.shape)),),
+    cupy=False,
+    doc="the means of windows, or their sums divided by `divisor`; the border counts if `whole`",
+)
+define_op(
+    "avg_pool_back",
+    arity=1,
+    dtype=_dtype,
+    shape=_windows_shape("avg_pool_back", *_MEANS_BACK),
+    eager=lambda xp, g, **about: avg_pool_back(g, **about),
+    lowering=Library("avg_pool_back"),
+    attrs={**dict.fromkeys(_MEANS_BACK, REQUIRED), "whole": True, "divisor": None},
+    vjp=(lambda d, g: g.call("avg_pool", **_renamed(d.attrs, "sizes", "places", d.x.shape)),),
+    cupy=False,
+    doc="the gradient of avg_pool by its operand, from that by its result",
+)
 
-__all__ = ["ROUTINES", "adaptive_max_pool", "adaptive_mean", "adaptive_mean_back", "max_pool", "max_pool_back"]
+__all__ = [
+    "AVERAGES", "ROUTINES", "adaptive_max_pool", "adaptive_mean", "adaptive_mean_back", "avg_pool", "avg_pool_back", "max_pool",
+    "max_pool_back",
+]  # fmt: skip

@@ -13,6 +13,7 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import EXTREMES, OPS, Library, Reduction, Walk
 from dynagraph.ir.optable import convolution, pooling
+from dynagraph.ir.passes.average_windows import are_apart, as_slices
 from dynagraph.ir.passes.fuse import operand_strided, takes_layout
 from dynagraph.ir.shapes import Dim, Shape, hint_numel, hint_of, numel, same_dim
 
@@ -33,7 +34,7 @@ class Target:
     units: int  # a column reduction with fewer of these than this
     column_parts: int  # ... is split into so many blocks of rows
     has_half_products: bool  # products of halves, which are summed in float32
-    has_routines: bool  # convolutions and pools: placement keeps them away from targets that have none
+    has_routines: bool  # convolutions and pools: placement keeps all but averages away from targets that have none
     in_order: bool  # reductions are in order where that tells: positions; sums and products in NumPy's order
 
 
@@ -57,6 +58,10 @@ def legalize(graph: Graph, target: Target = CORES) -> Graph:
                 _copy_operands(graph, node)
             else:
                 _expand_matmul(graph, node)
+        elif node.is_op(*pooling.AVERAGES) and (not target.has_routines or are_apart(node)):
+            with graph.inserting_before(node):
+                result = as_slices(node)
+            _replace(graph, node, result)
         elif isinstance(node.op.lowering, Library) and node.op.lowering.routine in ROUTINES:
             if not target.has_routines:
                 raise GraphError(f"{node.name}: this device has no kernels for convolutions and pools")

@@ -17,9 +17,9 @@ from dynagraph.torch.functions.activations import leaky_relu, only_floats
 from dynagraph.torch.functions.arithmetic import add, div, mul, sub
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor, dim_of, function, in_place
 from dynagraph.torch.functions.elementary import neg
-from dynagraph.torch.functions.pooling import given_sizes
 from dynagraph.torch.functions.shapes import squeeze, unsqueeze
 from dynagraph.torch.functions.softmax import softmax
+from dynagraph.torch.functions.windows import given_sizes
 
 _ALPHA = 1.7580993408473766  # minus what selu tends to at minus infinity
 
@@ -203,9 +203,11 @@ def _fractional(n: int) -> None:
             counts: tuple[int, ...] = tuple(int(m * r) for m, r in zip(inner, ratios))
         else:
             counts = given_sizes(output_size, n, who, "output_size")
+        if any(k < 1 for k in kernel):  # PyTorch reads memory beyond the tensor
+            raise RuntimeError(f"{who}(): kernel size should be greater than zero, but got {kernel}")
         for m, k, count, what in zip(inner, kernel, counts, ("time", "height", "width")[-n:]):
             if count + k - 1 > m:
-                raise RuntimeError(f"{who}(): pool {what} {k} too large relative to input {what} {m}")
+                raise RuntimeError(f"{who}{'_out' if n == 3 else ''}(): pool {what} {k} too large relative to input {what} {m}")
         only_floats(x, f"{who}_out_frame")
         single = len(shape) == n + 1
         batch = unsqueeze(x, 0) if single else x

@@ -11,8 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.ir.optable.pooling import adaptive_max_pool, adaptive_mean, adaptive_mean_back, max_pool, max_pool_back
-from dynagraph.torch.core import dtypes
+from dynagraph.ir.optable.pooling import (
+    adaptive_max_pool,
+    adaptive_mean,
+    adaptive_mean_back,
+    avg_pool,
+    avg_pool_back,
+    max_pool,
+    max_pool_back,
+)
 from dynagraph.torch.core.arrays import in_c_order, library_of_array, put_beside, ufunc_at
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply
@@ -25,6 +32,16 @@ from dynagraph.torch.functions.elementary import abs as absolute
 from dynagraph.torch.functions.elementary import sign
 from dynagraph.torch.functions.reductions import mean
 from dynagraph.torch.functions.shapes import unsqueeze
+from dynagraph.torch.functions.windows import (
+    check_rank_1,
+    given_sizes,
+    given_windows,
+    how_many,
+    listed,
+    only_size,
+    placed_windows,
+    refuse_bools,
+)
 
 # -- maxima -----------------------------------------------------------------------------------------------------------
 
@@ -220,6 +237,8 @@ def _avg_pool(
 ) -> Any:
     n = len(kernel)
     shape = x.shape[x.ndim - n :]
+    if _has_kernels(x):
+        return avg_pool(x, kernel=kernel, stride=stride, padding=padding, places=places, whole=whole, divisor=override)
     total = padded(x, _ends(shape, kernel, stride, (1,) * n, padding, places))
     for k in reversed(range(n)):
         behind = (slice(None),) * (n - k - 1)
@@ -234,6 +253,8 @@ def _avg_pool_back(
     g: Any, kernel: Sizes, stride: Sizes, padding: Sizes, places: Sizes, whole: bool, override: Any, shape: Sizes
 ) -> Any:
     n = len(kernel)
+    if _has_kernels(g):
+        return avg_pool_back(g, kernel=kernel, stride=stride, padding=padding, sizes=shape, whole=whole, divisor=override)
     border = _ends(shape, kernel, stride, (1,) * n, padding, places)
     share = _quotient(g, _divisor(shape, kernel, stride, padding, places, whole, override))
     for k in range(n):
@@ -290,98 +311,6 @@ for _name, _forward, _back in (
             backward=f"{_name.title().replace('_', '')}{_n}DBackward0",
         )  # fmt: skip
 
-# -- arguments --------------------------------------------------------------------------------------------------------
-
-_NUMBER_WORDS = {1: "one", 2: "two", 3: "three"}
-
-
-def given_sizes(value: Any, n: int, who: str, what: str) -> Sizes:
-    """A size for each of so many dimensions."""
-    found = tuple(int(v) for v in as_sequence(value))
-    if len(found) == 1:
-        return found * n
-    if len(found) != n:
-        choices = "must either be omitted, a single int, or" if what == "stride" else "must either be a single int, or"
-        raise RuntimeError(f"{who}: {what} {choices} a tuple of {_NUMBER_WORDS[n]} ints")
-    return found
-
-
-def _counted(size: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
-    """How many windows: with `ceil_mode` one may reach behind the border, if it begins before that."""
-    room = size + 2 * padding - dilation * (kernel - 1) - 1
-    count = (-(-room // stride) if ceil_mode else room // stride) + 1
-    return count - 1 if ceil_mode and (count - 1) * stride >= size + padding else count
-
-
-def _across(values: Any) -> str:
-    return "(" + "x".join(map(str, values)) + ")"
-
-
-def _checked_windows(
-    who: str, x: Tensor, n: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-) -> dict[str, Any]:
-    kernel = given_sizes(kernel_size, n, who, "kernel_size")
-    by_kernel = stride is None or (isinstance(stride, (tuple, list)) and not stride)
-    steps = kernel if by_kernel else given_sizes(stride, n, who, "stride")
-    pads, gaps = given_sizes(padding, n, who, "padding"), given_sizes(dilation, n, who, "dilation")
-    shape = x._array.shape
-    if len(shape) not in (n + 1, n + 2):
-        raise RuntimeError(f"non-empty {n + 1}D or {n + 2}D (batch mode) tensor expected for input")
-    if any(s == 0 for s in steps):
-        raise RuntimeError("stride should not be zero")
-    for p, k, d in zip(pads, kernel, gaps):
-        if p < 0:
-            raise RuntimeError(f"pad must be non-negative, but got pad: {p}")
-        if d <= 0:
-            names = " ".join(f"dilation{axis}: {v}" for axis, v in zip("THW"[-n:], gaps))
-            raise RuntimeError(f"dilation should be greater than zero, but got {names}")
-        if p > (d * (k - 1) + 1) // 2:
-            raise RuntimeError(
-                f"pad should be at most half of effective kernel size, but got pad={p}, kernel_size={k} and dilation={d}"
-            )
-    if 0 in shape[len(shape) - n - 1 :]:
-        raise RuntimeError(
-            f"Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch size for input, but got:{_listed(shape)}"
-        )
-    inner = shape[len(shape) - n :]
-    places = tuple(_counted(*sizes, ceil_mode) for sizes in zip(inner, kernel, steps, pads, gaps))
-    if any(count < 1 for count in places):
-        channels = shape[len(shape) - n - 1]
-        raise RuntimeError(
-            f"Given input size: {_across((channels, *inner))}. Calculated output size: {_across((channels, *places))}. Output size "
-            "is too small"
-        )
-    return {"kernel": kernel, "stride": steps, "padding": pads, "dilation": gaps, "places": places}
-
-
-def _listed(shape: Any) -> str:
-    return "[" + ", ".join(map(str, shape)) + "]"
-
-
-def _check_rank_1(x: Tensor, who: str) -> None:
-    if x._array.ndim not in (2, 3):
-        raise RuntimeError(
-            f"Expected 2 to 3 dimensions, but got {x._array.ndim}-dimensional tensor for argument #1 'self' (while checking "
-            f"arguments for {who})"
-        )
-
-
-def _one(value: Any, who: str, what: str) -> int:
-    """The only size of a function of one dimension."""
-    if isinstance(value, (int, np.integer)):
-        return int(value)
-    if not isinstance(value, (tuple, list)):
-        raise TypeError(f"{who}(): argument '{what}' (position 2) must be tuple of ints, not {type(value).__name__}")
-    if len(value) != 1:
-        raise RuntimeError(f"{who}() argument '{what}' should contain one int (got {len(value)})")
-    return int(value[0])
-
-
-def _not_bool(x: Tensor, kernel: str) -> None:
-    if x._array.dtype.kind in "bc":
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.scalar_name(x.dtype)}'")
-
-
 # -- functions --------------------------------------------------------------------------------------------------------
 
 
@@ -400,8 +329,9 @@ def _max_pooling(n: int) -> None:
         x = check_tensor(input, who, "input")
         if n == 1:
             return _max_pool1d(x, kernel_size, stride, padding, dilation, ceil_mode)
-        about = _checked_windows(who, x, n, kernel_size, stride, padding, dilation, ceil_mode)
-        _not_bool(x, who)
+        windows = given_windows(who, n, kernel_size, stride, padding, dilation)
+        about = placed_windows(who, x, windows, ceil_mode)
+        refuse_bools(x, who)
         return apply(PRIMITIVES[who], x, **about)
 
     def compute(
@@ -431,7 +361,7 @@ def _max_pool1d(x: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation
     if x._array.ndim not in (2, 3):
         raise RuntimeError(
             "max_pool1d: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for input, but got:"
-            f"{_listed(x._array.shape)}"
+            f"{listed(x._array.shape)}"
         )
     found = []
     for what, value in (("kernel_size", kernel_size), ("stride", stride), ("padding", padding), ("dilation", dilation)):
@@ -450,7 +380,7 @@ def _max_pool1d(x: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation
     if pad < 0 or pad > kernel // 2:
         rule = "must be non-negative, but got" if pad < 0 else "should be at most half of kernel size, but got padding="
         raise RuntimeError(f"max_pool1d() padding {rule}{f' {pad}' if pad < 0 else f'{pad} and kernel_size={kernel}'}")
-    count = _counted(x._array.shape[-1], kernel, step, pad, gap, ceil_mode)
+    count = how_many(x._array.shape[-1], kernel, step, pad, gap, ceil_mode)
     if count <= 0:
         raise RuntimeError(f"max_pool1d() Invalid computed output size: {count}")
     only_floats(x, "max_pool1d_impl")
@@ -472,16 +402,19 @@ def _avg_pooling(n: int) -> None:
         divisor_override: int | None = None,
     ) -> Tensor:
         x = check_tensor(input, who, "input")
-        if x._array.ndim not in (n + 1, n + 2):
-            raise IndexError(
-                f"Dimension out of range (expected to be in range of [-{x._array.ndim}, {x._array.ndim - 1}], but got -{n + 1})"
-            )
-        about = _checked_windows(who, x, n, kernel_size, stride, padding, 1, ceil_mode)
-        del about["dilation"]
-        if divisor_override == 0:
+        windows = given_windows(who, n, kernel_size, stride, padding, 1)
+        divisor = divisor_override
+        if isinstance(divisor, bool) or not isinstance(divisor, (int, np.integer, type(None))):
+            raise TypeError(f"{who}(): argument 'divisor_override' must be int, not {type(divisor).__name__}")
+        if divisor == 0:
             raise RuntimeError("divisor must be not zero")
-        _not_bool(x, who)
-        return apply(PRIMITIVES[who], x, whole=bool(count_include_pad), override=divisor_override, **about)
+        rank = x._array.ndim
+        if n == 2 and rank not in (3, 4):
+            raise IndexError(f"Dimension out of range (expected to be in range of [-{rank}, {rank - 1}], but got -3)")
+        about = placed_windows(who, x, windows, ceil_mode)
+        del about["dilation"]
+        refuse_bools(x, who)
+        return apply(PRIMITIVES[who], x, whole=bool(count_include_pad), override=divisor, **about)
 
     compute.__name__ = compute.__qualname__ = who
     compute.__doc__ = "The mean of each window; with `count_include_pad` the border counts as zeros."
@@ -495,13 +428,14 @@ def avg_pool1d(
 ) -> Tensor:
     """The mean of each window; with `count_include_pad` the border counts as zeros."""
     x = check_tensor(input, "avg_pool1d", "input")
-    _check_rank_1(x, "avg_pool1d")
-    kernel = _one(kernel_size, "avg_pool1d", "kernel_size")
-    step = kernel if stride is None or stride == () else _one(stride, "avg_pool1d", "stride")
-    pad = _one(padding, "avg_pool1d", "padding")
-    about = _checked_windows("avg_pool2d", unsqueeze(x.detach(), -2), 2, (1, kernel), (1, step), (0, pad), 1, ceil_mode)
+    check_rank_1(x, "avg_pool1d")
+    kernel = only_size(kernel_size, "avg_pool1d", "kernel_size")
+    step = kernel if stride is None or stride == () else only_size(stride, "avg_pool1d", "stride")
+    pad = only_size(padding, "avg_pool1d", "padding")
+    windows = given_windows("avg_pool2d", 2, (1, kernel), (1, step), (0, pad), 1)
+    about = placed_windows("avg_pool2d", unsqueeze(x.detach(), -2), windows, ceil_mode)
     del about["dilation"]
-    _not_bool(x, "avg_pool2d")
+    refuse_bools(x, "avg_pool2d")
     return apply(PRIMITIVES["avg_pool2d"], unsqueeze(x, -2), whole=bool(count_include_pad), override=None, **about).squeeze(-2)
 
 
@@ -515,19 +449,19 @@ def _outputs(who: str, x: Tensor, output_size: Any, n: int) -> Sizes:
         raise RuntimeError(f"{who}{'()' if 'max' in who else ''}: {what} {n}")
     found = tuple(shape[len(shape) - n + k] if m is None else int(m) for k, m in enumerate(given))
     if len(shape) not in (n + 1, n + 2):
-        raise RuntimeError(f"{who}(): Expected {n + 1}D or {n + 2}D tensor, but got{':' if 'max' in who else ''} {_listed(shape)}")
+        raise RuntimeError(f"{who}(): Expected {n + 1}D or {n + 2}D tensor, but got{':' if 'max' in who else ''} {listed(shape)}")
     first = len(shape) - n - ("max" in who)
     for k in range(first, len(shape)):
         if shape[k] == 0:
             raise RuntimeError(
-                f"{who}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {_listed(shape)} "
+                f"{who}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {listed(shape)} "
                 f"with dimension {k} being empty"
             )
     if any(m < 0 for m in found):
         if "max" in who:
             bad = next(m for m in found if m < 0)
             made = (*shape[: len(shape) - n], *found)
-            raise RuntimeError(f"Trying to create tensor with negative dimension {bad}: {_listed(made)}")
+            raise RuntimeError(f"Trying to create tensor with negative dimension {bad}: {listed(made)}")
         raise RuntimeError(
             f"{who}: elements of output_size must be greater than or equal to 0 but received {{{', '.join(map(str, found))}}}"
         )
@@ -540,16 +474,16 @@ def _adaptive(n: int) -> None:
     def averages(input: Tensor, output_size: Any) -> Tensor:
         x = check_tensor(input, average, "input")
         if n == 1:
-            _check_rank_1(x, average)
-            count = _one(output_size, average, "output_size")
+            check_rank_1(x, average)
+            count = only_size(output_size, average, "output_size")
             return _adaptive_avg(unsqueeze(x, -2), "adaptive_avg_pool2d", (1, count)).squeeze(-2)
         return _adaptive_avg(x, average, _outputs(average, x, output_size, n))
 
     def both(input: Tensor, output_size: Any, return_indices: bool = True) -> tuple[Tensor, Tensor]:
         x = check_tensor(input, greatest, "input")
         if n == 1:
-            _check_rank_1(x, greatest)
-            count = _one(output_size, greatest, "output_size")
+            check_rank_1(x, greatest)
+            count = only_size(output_size, greatest, "output_size")
             only_floats(x, "adaptive_max_pool2d")
             values, places = apply(PRIMITIVES["adaptive_max_pool2d"], unsqueeze(x, -2), places=(1, count))
             return values.squeeze(-2), places.squeeze(-2)
@@ -586,7 +520,6 @@ _avg_pooling(2)
 _avg_pooling(3)
 
 
-
 def _lp_pooling(n: int) -> None:
     who = f"lp_pool{n}d"
 
@@ -604,4 +537,4 @@ def _lp_pooling(n: int) -> None:
 for _n in (1, 2, 3):
     _lp_pooling(_n)
 
-__all__ = ["given_sizes"]
+__all__: list[str] = []

@@ -11,8 +11,8 @@ from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.activations import only_floats
 from dynagraph.torch.functions.common import check_tensor, function
-from dynagraph.torch.functions.pooling import given_sizes
 from dynagraph.torch.functions.shapes import unsqueeze
+from dynagraph.torch.functions.windows import given_sizes
 
 Sizes = tuple[int, ...]
 

@@ -71,6 +71,18 @@ CASES: list[Case] = [
     error(F + "avg_pool2d", T(1, 2, 5, 5), 2, padding=2, _text=True),
     error(F + "avg_pool2d", T(1, 2, 5, 5), 2, divisor_override=0, _text=True),
     error(F + "avg_pool1d", T(1, 2, 5, 5), 2, _text=True),
+    *(error(F + f"{what}_pool{n}d", IMAGES[n], *about, _text=True) for n in (2, 3) for what in ("max", "avg")
+      for about in ((0,), (-1,), (2, -1), (2, 1, -1), (3, 1, 2), (9,), ((2,) * (n + 1),), (2, (1,) * (n + 1)), (2, 1, (1,) * (n + 1)),
+                    (2.5,), ((2, 2.5, 2)[-n:],), (None,))),
+    *(error(F + f"max_pool{n}d", IMAGES[n], *about, _text=True) for n in (2, 3)
+      for about in ((3, 2, 2, 2), (2, 2, 2, 4), (3, 2, 1, 0), (3, 2, 0, -1), (3, 2, 1, (1,) * (n + 1)))),
+    *(error(F + "max_pool1d", IMAGES[1], *about, _text=True) for about in ((3, 2, 2, 2), (0,), (2, -1), (2, 1, 0, -1))),
+    *(error(F + "avg_pool1d", IMAGES[1], *about, _text=True) for about in ((3, 2, 2), (0,), (2, -1))),
+    *(error(F + f"{what}_pool3d", T(*shape), 2, _text=True) for what in ("max", "avg") for shape in ((5, 5, 5), (1, 0, 5, 5, 5),
+                                                                                                    (1, 2, 5, 0, 5))),
+    *(error(F + "avg_pool2d", IMAGES[2], 2, divisor_override=divisor, _text=True) for divisor in (2.5, True, "a")),
+    error(F + "lp_pool3d", IMAGES[3], 2, 5, _text=True),
+    error(F + "fractional_max_pool3d", IMAGES[3], (1, 1, 5), output_size=2, _text=True),
     error(F + "adaptive_avg_pool2d", T(5, 5), 2, _text=True),
     error(F + "adaptive_avg_pool2d", T(1, 2, 5, 5), (1, 2, 3), _text=True),
     error(F + "adaptive_avg_pool2d", T(1, 2, 5, 5), -1, _text=True),
