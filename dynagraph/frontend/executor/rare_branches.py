@@ -20,8 +20,10 @@ ENDS = ("RETURN_VALUE", "YIELD_VALUE", "RERAISE")
 def branch_truth(frame: Frame, value: Any, jump: Instruction, behind: int) -> bool:
     """The truth of a value, on which `jump` decides, if it is a conditional jump; `behind` is where the next instruction stands."""
     value = frame.ex.resolve(value)
-    followed = isinstance(value, Array) and jump.op in CONDITIONAL and frame.is_of_library
-    if followed and _is_data(frame, value):
+    if isinstance(value, Array) and jump.op in CONDITIONAL and frame.is_of_library and same_dim(numel(value.node.shape), 1):
+        known = frame.ex.builder.known(frame.ex.memories.present(value))  # on a device, of what is computed of integers
+        if known is not None:
+            return bool(known.reshape(()))
         taken = jump.op == "POP_JUMP_IF_TRUE"  # the truth with which it jumps
         for outcome, arm in ((taken, jump.value), (not taken, behind)):
             if _raises_or_warns(frame.program, arm):
@@ -30,15 +32,11 @@ def branch_truth(frame: Frame, value: Any, jump: Instruction, behind: int) -> bo
     return truth(frame, value)
 
 
-def _is_data(frame: Frame, value: Array) -> bool:
-    return same_dim(numel(value.node.shape), 1) and frame.ex.known(value) is None
-
-
 def _bail_out(frame: Frame, value: Array, outcome: bool) -> None:
     """Have the program bail out if the value has this truth."""
     b = frame.ex.builder
     condition = b.cast(b.call("reshape", frame.ex.memories.present(value), shape=()), dtypes.bool_)
-    b.bail_out_where(condition if outcome else b.call("logical_not", condition))
+    b.bail_out_where(condition if outcome else b.call("logical_not", condition), by_plain_code=True)
 
 
 def _raises_or_warns(program: Program, start: int) -> bool:

@@ -75,8 +75,7 @@ def _register_autocast() -> None:
 def _register_arrays() -> None:
     """What the two libraries do by different functions: of arrays on a GPU, too, what NumPy's function means."""
     arrays: Any = sys.modules["dynagraph.torch.core.arrays"]
-    any_wrong_in_python, at_in_python = arrays.any_wrong, arrays.ufunc_at
-    number_in_python, reduce_in_python = arrays.number_in, arrays.ufunc_reduce
+    at_in_python, number_in_python, reduce_in_python = arrays.ufunc_at, arrays.number_in, arrays.ufunc_reduce
 
     def followed(frame: Frame, function: Any, *args: Any, **kwargs: Any) -> Value:
         wrapped = frame.ex.wrap(function, Trusted(function, function.__name__))
@@ -92,10 +91,6 @@ def _register_arrays() -> None:
 
     def is_on_gpu(frame: Frame, array: Any) -> bool:
         return frame.ex.library is not NUMPY and isinstance(frame.ex.resolve(array), Array)
-
-    @meaning(any_wrong_in_python)
-    def any_wrong(frame: Frame, mask: Any) -> Value:
-        return FALSE if is_on_gpu(frame, mask) else followed(frame, any_wrong_in_python, mask)
 
     @meaning(number_in_python)
     def number_in(frame: Frame, vector: Any, how: Any) -> Value:
