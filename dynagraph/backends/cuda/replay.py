@@ -17,16 +17,16 @@ Threads keep what they have recorded for themselves.
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from sys import getrefcount
-from typing import Any
+from typing import Any, NamedTuple
 
 from dynagraph.array_libraries import ArrayLibrary
+from dynagraph.backends.cuda.checks import CheckFailedError
 from dynagraph.driver.signals import is_of_signal
 
 MOST_KEYS = 8  # with graphs, in each thread
@@ -48,21 +48,44 @@ def _references_to_a_variable() -> int:
 # of the memory of a result that nobody else has, in `Recording.take`: the recording, its pointer, and the new array have it too
 UNSHARED = _references_to_a_variable() + 3
 
-# the outputs of a call, its workspaces, and what launches its kernels
-Prepared = tuple[list[Any], Any, Callable[[], None]]
+
+
+class Stage(NamedTuple):
+    """Part of a call: what launches its kernels, if it has any, and what the host does behind these, which no graph holds."""
+
+    start: Callable[[], None] | None
+    then: Callable[[], None] | None
+
+
+Prepared = tuple[list[Any], Any, Sequence[Stage]]  # the outputs of a call, its workspaces, and its stages
+
+
+class _Launches:
+    """Graphs, launched one after the other on a stream, and what the host does behind each; `kept`: what they use besides.
+
+    The stream is kept, too: another one could get its address.  All of it is by those who are about to launch what has been forgotten.
+    """
+
+    __slots__ = ("_kept", "_stages", "_stream")
+
+    def __init__(self, stages: Sequence[tuple[Any, Callable[[], None] | None]], stream: Any, kept: list[Any]):
+        self._stages, self._stream, self._kept = tuple(stages), stream, kept
+
+    def __call__(self) -> None:
+        for graph, then in self._stages:
+            if graph is not None:
+                graph.launch(self._stream)
+            if then is not None:
+                then()
 
 
 class Recording:
-    """A CUDA graph, the stream that it is launched on, the memory of its results, and whatever else it uses.
-
-    `into`: by output, the input that it is written to, or None.
-    """
+    """The CUDA graphs of a call and the memory of its results.  `into`: by output, the input that it is written to, or None."""
 
     __slots__ = ("_array_type", "_is_captured", "_launch", "_results")
 
-    def __init__(self, graph: Any, stream: Any, outputs: Sequence[Any], into: Sequence[int | None], kept: list[Any]):
-        self._launch = functools.partial(graph.launch, stream)  # and the stream is kept: another one could get its address
-        vars(self._launch)["kept"] = kept  # by those too who are about to launch what has been forgotten here
+    def __init__(self, launch: _Launches, stream: Any, outputs: Sequence[Any], into: Sequence[int | None]):
+        self._launch = launch
         self._is_captured = None if stream.ptr in LEGACY_STREAMS else stream.is_capturing
         self._array_type: Any = type(outputs[0]) if outputs else None
         self._results = tuple((position, x.shape, x.dtype, *_memory_of(x, position)) for x, position in zip(outputs, into))
@@ -134,7 +157,7 @@ class Replayer:
 
     def failed(self, error: BaseException) -> bool:
         """Note what a recording or a launch of a graph raised, and do without from here on; False: it came from elsewhere."""
-        if not isinstance(error, Exception) or is_of_signal(error):
+        if not isinstance(error, Exception) or isinstance(error, CheckFailedError) or is_of_signal(error):
             return False
         self.failure = f"{type(error).__name__}: {error}"
         self._mine.recorded.clear()
@@ -178,22 +201,28 @@ class Replayer:
     def _captured(self, inputs: tuple[Any, ...], stream: Any) -> Recording:
         """The launches of a call as a graph that is launched on the current stream."""
         mine = self._mine
-        outputs, workspace, start = self.prepare(inputs)
+        outputs, workspace, stages = self.prepare(inputs)
         kept: list[Any] = [workspace]
+        recorded: list[tuple[Any, Callable[[], None] | None]] = []
         if mine.stream is None:
             mine.stream = self.library.module.cuda.Stream(non_blocking=True)  # type: ignore[attr-defined]
         on = mine.stream
         with self._instead(stream, on, kept):
             try:
-                on.begin_capture()
-                start()
-                graph = on.end_capture()
+                for stage in stages:
+                    recorded.append((None if stage.start is None else self._graph_of(stage.start, on), stage.then))
             except BaseException:
                 mine.stream = None
                 with contextlib.suppress(Exception):  # where it had not begun, or had ended
                     on.end_capture()
                 raise
-        return Recording(graph, stream, outputs, self.into, kept)
+        return Recording(_Launches(recorded, stream, kept), stream, outputs, self.into)
+
+    @staticmethod
+    def _graph_of(start: Callable[[], None], on: Any) -> Any:
+        on.begin_capture()
+        start()
+        return on.end_capture()
 
     @contextlib.contextmanager
     def _instead(self, stream: Any, on: Any, kept: list[Any]) -> Iterator[None]:
