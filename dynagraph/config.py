@@ -210,9 +210,9 @@ SWITCHES: tuple[Switch, ...] = (
         "now",
         _one_of(*CUDA_ERRORS),
         f"one of {', '.join(CUDA_ERRORS)}",
-        "when compiled functions of tensors on a CUDA device raise errors about values (an index out of bounds, say); now: in the call "
-        "that has them, as plain calls do, which waits for the device to have looked at them; later: as a CudaError in a later call; "
-        "for programs compiled from then on",
+        "when compiled functions of tensors on a CUDA device raise errors about values (an index out of bounds, say); now: in the "
+        "call that is given them, as plain calls do, which waits until the device has looked at them; later: as a CudaError in a "
+        "later call; for programs compiled from then on",
     ),
     Switch(
         "measure_devices",

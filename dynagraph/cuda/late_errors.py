@@ -17,13 +17,12 @@ from dynagraph.errors import CudaError, make_final
 MOST = 256  # checks under way: the host waits for the first one of more
 
 _waiting: collections.deque[tuple[str, np.ndarray, Any]] = collections.deque()  # name, byte, event: in the order of their calls
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal's handler may call a program, too
 
 
 def note(name: str, byte: np.ndarray, copied: Any) -> None:
     """Remember a check of a function, which lies in `byte` once the event is reached; CudaError where an earlier one has failed."""
-    with _lock:
-        _waiting.append((name, byte, copied))
+    _waiting.append((name, byte, copied))
     raise_found(len(_waiting) - MOST)
 
 
@@ -31,19 +30,15 @@ def raise_found(wait_for: int = 0) -> None:
     """CudaError where a check that is known by now has failed; so many of them, the oldest, are waited for."""
     failed = ""
     with _lock:
-        while _waiting and not failed:
-            name, byte, copied = _waiting[0]
-            if wait_for > 0:
-                copied.synchronize()
-            elif not copied.done:
-                break
-            wait_for -= 1
-            _waiting.popleft()
+        while _waiting and not failed and (wait_for > 0 or _waiting[0][2].done):
+            name, byte, copied = _waiting.popleft()
+            copied.synchronize()
             failed = name if byte[0] else ""
+            wait_for -= 1
     if failed:
         error = CudaError(
-            f"{failed}: an earlier call was given an index, a target or another number for which the function raises an error; its "
-            "results mean nothing, and it may have written to its arguments. With DYNAGRAPH_CUDA_ERRORS=now that call raises the error"
+            f"{failed}: an earlier call was given an index, or another value, for which the function raises an error; its results "
+            "mean nothing, and it may have written to its arguments. With DYNAGRAPH_CUDA_ERRORS=now the call itself raises it"
         )
         make_final(error)
         raise error

@@ -60,7 +60,7 @@ class Checks:
         self._copies[address].copied.synchronize()
         byte, _ = self._taken(address)
         if byte[0]:
-            raise CheckFailedError(f"{self.name}: an index, a target or another number is one for which the function raises an error")
+            raise CheckFailedError(f"{self.name}: an index, or another value, is one for which the plain function raises")
 
     def _taken(self, address: int) -> tuple[np.ndarray, Any]:
         copy = self._copies.pop(address)

@@ -147,7 +147,10 @@ class DeviceProgram:
             arrays[RECORD] = xp.zeros(4, np.int64)
         start = functools.partial(self._start_steps, code, arrays, sizes, variant, products)
         stages = tuple(
-            Stage(functools.partial(start, steps) if steps else None, None if then is None else functools.partial(then, outputs[-1]))
+            Stage(
+                functools.partial(start, steps) if steps else None,
+                None if then is None else functools.partial(then, outputs[-1]),
+            )
             for steps, then in self._divisions
         )
         return outputs, arrays.get(""), stages

@@ -63,7 +63,7 @@ Prepared = tuple[list[Any], Any, Sequence[Stage]]  # the outputs of a call, its 
 class _Launches:
     """Graphs, launched one after the other on a stream, and what the host does behind each; `kept`: what they use besides.
 
-    The stream is kept, too: another one could get its address.  All of it is by those who are about to launch what has been forgotten.
+    The stream is kept, too: another one could get its address.  Who is about to launch what has been forgotten keeps all of it.
     """
 
     __slots__ = ("_kept", "_stages", "_stream")

@@ -220,7 +220,7 @@ class Builder:
     def bail_out_where(self, wrong: Node, by_plain_code: bool = False) -> None:
         """Have the program bail out, and the call runs eagerly, where any of these bools is true.
 
-        `by_plain_code`: Python code that the plain call runs finds out and raises, whichever library the arrays are of; else NumPy does.
+        `by_plain_code`: Python code that the plain call runs raises there, whichever library the arrays are of; else NumPy does.
         """
         if self.check_op is not None and not by_plain_code:
             self._bail_out_unless_known(wrong)
