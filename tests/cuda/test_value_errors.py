@@ -13,20 +13,14 @@ import pytest
 
 import dynagraph as dg
 import dynagraph.torch as torch
-from dynagraph._core._dispatch import Launcher
 from dynagraph.backends.cuda import driver
-from dynagraph.backends.cuda.checks import CheckFailedError
+from dynagraph.backends.cuda.checks import CheckFailedError, Checks
 from dynagraph.backends.cuda.program import DeviceProgram
 from dynagraph.cuda import late_errors
-from tests.cuda.device import EmulatedDevice, QueuedDevice
+from tests.cuda.device import QueuedDevice
 from tests.cupy_arrays import stand_in
-from tests.cupy_arrays.conftest import installed
 
 F = torch.nn.functional
-
-
-class RecordingDevice(QueuedDevice):
-    """Queues kernels, and notes how many were launched when the host waited for a check."""
 
 
 @pytest.fixture
@@ -114,7 +108,7 @@ def test_what_the_plain_call_raises(device: QueuedDevice, name: str, offset: int
 
 def step(w: Any, b: Any, x: Any, y: Any) -> Any:
     """A training step, whose updates are in place."""
-    loss = F.cross_entropy(x @ w + b, y)
+    loss = F.cross_entropy(x * w + b, y)
     loss.backward()
     with torch.no_grad():
         for p in (w, b):
@@ -124,7 +118,7 @@ def step(w: Any, b: Any, x: Any, y: Any) -> Any:
 
 
 def of_step() -> tuple[Any, ...]:
-    return vectors(3, 4, requires_grad=True), vectors(4, requires_grad=True), vectors(6, 3, seed=1), on_device([0, 1, 2, 3, 0, 1])
+    return vectors(4, requires_grad=True), vectors(4, requires_grad=True), vectors(6, 4, seed=1), on_device([0, 1, 2, 3, 0, 1])
 
 
 WRONG = [0, 1, 2, 4, 0, 1]
@@ -164,33 +158,22 @@ def test_steps_are_replayed_as_graphs_around_the_check(device: QueuedDevice) -> 
 
 
 def test_the_host_waits_behind_the_launches_that_write_nothing(device: QueuedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It launches all of forward and backward first, and what is done then is the check: the rest is still queued."""
+    """It launches all of forward and backward first; what is done then is the check, and the rest is still queued."""
+    seen, settle, queue = [], Checks.settle, device.machine.queues[0]
+
+    def settled(self: Checks, address: int) -> None:
+        before = device.launches, len(queue.work)
+        settle(self, address)
+        seen.append((*before, len(queue.work)))
+
+    monkeypatch.setattr(Checks, "settle", settled)
     compiled = warmed(step, *(arguments := of_step()))
-    device.machine.queues[0].run()
-    start, waits = device.launches, []
-    checks, queue = program_of(compiled).checks, device.machine.queues[0]
-    assert checks is not None
-    settle = checks.settle
-
-    def settled(check: Any) -> None:
-        queued = len(queue.work)
-        settle(check)
-        waits.append((device.launches - start, queued - len(queue.work), len(queue.work)))
-
-    monkeypatch.setattr(checks, "settle", settled)
-    program_of(compiled)._divisions = program_of(compiled)._divided()
-    inputs = [a.detach()._array for a in arguments]
-    by_name = {node.name: k for k, node in enumerate(program_of(compiled).graph.placeholders)}
-    assert len(by_name) == len(inputs)
-    monkeypatch.setattr(program_of(compiled).launcher, "prepare", None, raising=False) if False else None
-    del inputs
-    unaligned = [torch.cat([a.detach().reshape(-1)[:1], a.detach().reshape(-1)])[1:].reshape(a.shape) for a in arguments]
-    device.machine.queues[0].run()
+    queue.run()
     start = device.launches
-    compiled(*(u.requires_grad_(a.requires_grad) for u, a in zip(unaligned, arguments)))
-    (launched, done, left), total = waits[0], device.launches - start
-    assert 0 < launched < total  # updates come behind it
-    assert left > 0 and done < launched + 2  # the copy and the event are queued beside the kernels
+    compiled(*arguments)
+    launched, queued, left = seen[-1]
+    of_check, updates = queued - left - 2, device.launches - launched  # a copy and an event go with the kernels of the check
+    assert 0 < of_check < launched - start == queued - 2 and updates > 0
 
 
 def test_programs_without_such_values_ask_for_nothing(device: QueuedDevice) -> None:
@@ -246,8 +229,9 @@ def test_the_programs_error_names_the_function(device: QueuedDevice) -> None:
 
     x, places = vectors(4, 3), on_device([0, 3])
     program = program_of(warmed(taken, x, places))
+    given = {"x__array": x._array, "k__array": on_device([0, 4])._array}
     with pytest.raises(CheckFailedError, match="taken: an index, or another value, is one for which the plain function raises"):
-        program(x._array, on_device([0, 4])._array)
+        program(*(given[node.target] for node in program.graph.placeholders))
 
 
 def test_a_signal_while_the_host_waits(device: QueuedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,6 +266,7 @@ def test_a_signal_while_the_host_waits(device: QueuedDevice, monkeypatch: pytest
 def later(device: QueuedDevice) -> Iterator[QueuedDevice]:
     with dg.config.override(cuda_errors="later"):
         yield device
+    device.machine.queues[0].run()
     late_errors._waiting.clear()
 
 

@@ -41,22 +41,21 @@ class Checks:
         self._cuda: Any = library.module.cuda  # type: ignore[attr-defined]
         self._copies: dict[int, _Copy] = {}  # of calls under way: by the address of the check, which is no other call's
 
-    def ask(self, check: Any) -> None:
-        """Have the current stream send a check, an array of one bool that its last kernels make, to the host."""
-        memory, stream, address = self._cuda.alloc_pinned_memory(1), self._cuda.get_current_stream(), int(check.data.ptr)
+    def ask(self, address: int) -> None:
+        """Have the current stream send a check to the host, once its kernels have made it: the bool at an address on the device."""
+        memory, stream, runtime = self._cuda.alloc_pinned_memory(1), self._cuda.get_current_stream(), self._cuda.runtime
         abandoned = self._copies.pop(address, None)  # of a call that was interrupted
         if abandoned is not None:
             abandoned.stream.synchronize()
         copy = _Copy(np.frombuffer(memory, np.uint8, 1), self._cuda.Event(disable_timing=True), stream)
         self._copies[address] = copy  # first: whatever is raised in between, the memory is not used for something else
-        check.data.copy_to_host_async(memory.ptr, 1, stream)
+        runtime.memcpyAsync(memory.ptr, address, 1, runtime.memcpyDeviceToHost, stream.ptr)
         copy.copied.record(stream)
         if self.later:
             late_errors.note(self.name, *self._taken(address))
 
-    def settle(self, check: Any) -> None:
+    def settle(self, address: int) -> None:
         """Wait until a check is known.  CheckFailedError where it has failed."""
-        address = int(check.data.ptr)
         self._copies[address].copied.synchronize()
         byte, _ = self._taken(address)
         if byte[0]:

@@ -149,13 +149,13 @@ class DeviceProgram:
         stages = tuple(
             Stage(
                 functools.partial(start, steps) if steps else None,
-                None if then is None else functools.partial(then, outputs[-1]),
+                None if then is None else functools.partial(then, int(outputs[-1].data.ptr)),
             )
             for steps, then in self._divisions
         )
         return outputs, arrays.get(""), stages
 
-    def _divided(self) -> tuple[tuple[range, Callable[[Any], None] | None], ...]:
+    def _divided(self) -> tuple[tuple[range, Callable[[int], None] | None], ...]:
         """The numbers of steps, and what is done with the check behind them: asked for where it has been stored, waited for before
         anything of the caller's is written, or at the end.
         """
@@ -556,9 +556,9 @@ def _writing(program: LoopProgram, names: Set[str]) -> Iterator[int]:
     return (k for k, stored in enumerate(written) if stored & names)
 
 
-def _with_check(then: Callable[[Any], None], inputs: Any, results: Sequence[Any], workspace: Any, sizes: Any) -> None:
+def _with_check(then: Callable[[int], None], inputs: Any, results: Sequence[Any], workspace: Any, sizes: Any) -> None:
     """As the launcher calls a step that is Python's: the check is the last result."""
-    then(results[-1])
+    then(int(results[-1].data.ptr))
 
 
 def _reach_of(node: Node) -> IntExpr:

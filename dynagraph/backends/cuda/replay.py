@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 from dynagraph.array_libraries import ArrayLibrary
 from dynagraph.backends.cuda.checks import CheckFailedError
 from dynagraph.driver.signals import is_of_signal
+from dynagraph.errors import is_final
 
 MOST_KEYS = 8  # with graphs, in each thread
 SETS = 2  # of results for a key: in `y = f(x)` the last result lives until the next one is there
@@ -157,7 +158,8 @@ class Replayer:
 
     def failed(self, error: BaseException) -> bool:
         """Note what a recording or a launch of a graph raised, and do without from here on; False: it came from elsewhere."""
-        if not isinstance(error, Exception) or isinstance(error, CheckFailedError) or is_of_signal(error):
+        of_values = isinstance(error, CheckFailedError) or is_final(error)  # the caller's, or what an earlier call has left
+        if of_values or not isinstance(error, Exception) or is_of_signal(error):
             return False
         self.failure = f"{type(error).__name__}: {error}"
         self._mine.recorded.clear()
