@@ -3,6 +3,8 @@ plain call's, raised by the same call, before anything was written that the plai
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import gc
 import signal
 from collections.abc import Callable, Iterator
@@ -16,6 +18,7 @@ import dynagraph.torch as torch
 from dynagraph.backends.cuda import driver
 from dynagraph.backends.cuda.checks import CheckFailedError, Checks
 from dynagraph.backends.cuda.program import DeviceProgram
+from dynagraph.backends.cuda.replay import Recording
 from dynagraph.cuda import late_errors
 from tests.cuda.device import QueuedDevice
 from tests.cupy_arrays import stand_in
@@ -152,6 +155,34 @@ def test_steps_are_replayed_as_graphs_around_the_check(device: QueuedDevice) -> 
     launches, graphs = device.launches, device.machine.graph_launches
     compiled(*arguments)
     assert device.launches == launches and device.machine.graph_launches - graphs in (2, 3)
+
+
+def test_a_handler_that_raises_behind_the_last_graph_has_nothing_written_twice(
+    device: QueuedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments, others = of_step(), of_step()
+    compiled = warmed(step, *arguments, mode="reduce-overhead", times=4)
+    take, sent = Recording.take, []
+
+    def take_and_send(self: Recording, inputs: Any) -> Any:
+        launches, *results = take(self, inputs) or [()]
+        sent.append(len(launches))
+        return [(*launches, functools.partial(ctypes.pythonapi["raise"], signal.SIGUSR1)), *results]  # C alone: seen afterwards
+
+    def handle(*_: Any) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(Recording, "take", take_and_send)
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        with pytest.raises(TimeoutError):
+            compiled(*arguments)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    for _ in range(5):
+        step(*others)
+    assert len(sent) == 1 and sent[0] >= 4  # graphs, and what is done with the check in between
+    np.testing.assert_allclose(arguments[0].detach().cpu().numpy(), others[0].detach().cpu().numpy(), rtol=1e-4)
 
 
 # -- when the host waits --------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
    A launcher serves the calls that its program most often gets: memory that begins at multiples of 16 bytes, sizes that fit into 32
    bits, one device, which is the current one.  It leaves all others to the callable of its plan.  Of a call that it serves it first
-   asks `replay`, where there is one, for a single launch that does the same. */
+   asks `replay`, where there is one, for a few launches that do the same. */
 #include "launchers.h"
 #include "sessions.h"
 

@@ -17,6 +17,7 @@ Threads keep what they have recorded for themselves.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import sys
 import threading
@@ -61,38 +62,35 @@ class Stage(NamedTuple):
 Prepared = tuple[list[Any], Any, Sequence[Stage]]  # the outputs of a call, its workspaces, and its stages
 
 
-class _Launches:
-    """Graphs, launched one after the other on a stream, and what the host does behind each; `kept`: what they use besides.
-
-    The stream is kept, too: another one could get its address.  Who is about to launch what has been forgotten keeps all of it.
-    """
-
-    __slots__ = ("_kept", "_stages", "_stream")
-
-    def __init__(self, stages: Sequence[tuple[Any, Callable[[], None] | None]], stream: Any, kept: list[Any]):
-        self._stages, self._stream, self._kept = tuple(stages), stream, kept
-
-    def __call__(self) -> None:
-        for graph, then in self._stages:
-            if graph is not None:
-                graph.launch(self._stream)
-            if then is not None:
-                then()
-
-
 class Recording:
-    """The CUDA graphs of a call and the memory of its results.  `into`: by output, the input that it is written to, or None."""
+    """The CUDA graphs of a call, the stream that they are launched on, the memory of the results, and whatever else they use.
+
+    `stages`: each with its graph, or None, and what the host does behind it.  `into`: by output, the input that it is written to, or
+    None.  What is launched are functions of C, between which no signal's handler runs: one that raises has nothing launched twice.
+    """
 
     __slots__ = ("_array_type", "_is_captured", "_launch", "_results")
 
-    def __init__(self, launch: _Launches, stream: Any, outputs: Sequence[Any], into: Sequence[int | None]):
-        self._launch = launch
+    def __init__(
+        self,
+        stages: Sequence[tuple[Any, Callable[[], None] | None]],
+        stream: Any,
+        outputs: Sequence[Any],
+        into: Sequence[int | None],
+        kept: list[Any],
+    ):
+        # with the stream, as another one could get its address
+        launches = [functools.partial(graph.launch, stream) for graph, _ in stages if graph is not None]
+        vars(launches[0])["kept"] = kept  # by those too who are about to launch what has been forgotten here
+        each = iter(launches)
+        steps = [step for graph, then in stages for step in (None if graph is None else next(each), then) if step is not None]
+        self._launch = tuple(steps)
         self._is_captured = None if stream.ptr in LEGACY_STREAMS else stream.is_capturing
         self._array_type: Any = type(outputs[0]) if outputs else None
         self._results = tuple((position, x.shape, x.dtype, *_memory_of(x, position)) for x, position in zip(outputs, into))
 
     def take(self, inputs: Sequence[Any]) -> list[Any] | None:
-        """What launches the graph, then the results of doing so; None: somebody has one of the last results, or is capturing the
+        """What launches the graphs, in order, then the results of doing so; None: somebody has one of the last results, or is capturing the
         stream for a graph of his own.
         """
         if self._is_captured is not None and self._is_captured():
@@ -218,7 +216,7 @@ class Replayer:
                 with contextlib.suppress(Exception):  # where it had not begun, or had ended
                     on.end_capture()
                 raise
-        return Recording(_Launches(recorded, stream, kept), stream, outputs, self.into)
+        return Recording(recorded, stream, outputs, self.into, kept)
 
     @staticmethod
     def _graph_of(start: Callable[[], None], on: Any) -> Any:
