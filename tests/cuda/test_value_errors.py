@@ -7,6 +7,7 @@ import ctypes
 import functools
 import gc
 import signal
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -227,6 +228,28 @@ def test_places_of_cupys_arrays_are_taken_as_cupy_takes_them(cp: Any, device: Qu
     assert got.get().tolist() == [2, 2] and program_of(compiled).checks is None
 
 
+def test_a_scaled_step_is_one_program_and_left_out_where_a_gradient_is_infinite(device: QueuedDevice) -> None:
+    def run(compile: Any, where: str) -> Any:
+        w = torch.ones(3, device=where, requires_grad=True)
+        optimizer, scaler = torch.optim.SGD([w], lr=0.1), torch.amp.GradScaler(where, init_scale=4.0)
+
+        def step(x: Any) -> None:
+            optimizer.zero_grad()
+            scaler.scale((w * x).sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+
+        compiled = compile(step)
+        for turn in range(5):
+            compiled(torch.tensor([1.0, float("inf") if turn == 3 else 2.0, 3.0], device=where))
+        return compiled, w.detach().cpu(), scaler.get_scale()
+
+    compiled, got, scale = run(torch.compile, "cuda")
+    _, want, plain = run(lambda f: f, "cpu")
+    assert torch.equal(got, want) and scale == plain == 2
+    assert not compiled.stats.breaks and not compiled.stats.fallbacks and compiled.stats.refusals == 1
+
+
 # -- what goes wrong otherwise --------------------------------------------------------------------------------------------------
 
 
@@ -352,3 +375,22 @@ def test_the_host_does_not_run_ahead_without_end(later: QueuedDevice, monkeypatc
 def test_the_switch_is_checked() -> None:
     with pytest.raises(dg.ConfigError, match="expected one of now, later"), dg.config.override(cuda_errors="never"):
         pass
+
+
+@pytest.mark.parametrize("when", ["now", "later"])
+def test_warnings_are_given_in_the_call_that_they_are_about(device: QueuedDevice, when: str) -> None:
+    """Not as an error in a later one."""
+
+    def made(df: Any, factor: Any) -> Any:
+        return torch.distributions.Wishart(df, scale_tril=factor, validate_args=False).df * 2
+
+    factor = torch.eye(2, device="cuda")
+    with dg.config.override(cuda_errors=when):
+        compiled = torch.compile(made)
+        for df in (3.0, 1.5, 3.0):
+            given = torch.tensor(df, device="cuda")
+            with warnings.catch_warnings(record=True) as heard:
+                warnings.simplefilter("always")
+                assert compiled(given, factor).item() == 2 * df
+            assert [str(w.message)[:23] for w in heard] == ["Low df values detected."] * (df < 2)
+        dg.cuda.synchronize()

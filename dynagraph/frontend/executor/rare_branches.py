@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from dynagraph import config
+from dynagraph.array_libraries import NUMPY
 from dynagraph.frontend.bytecode.decode import CONDITIONAL, JUMPS, Instruction, Program
 from dynagraph.frontend.executor.executor import Frame
 from dynagraph.frontend.kinds.slots import truth
@@ -26,7 +28,8 @@ def branch_truth(frame: Frame, value: Any, jump: Instruction, behind: int) -> bo
             return bool(known.reshape(()))
         taken = jump.op == "POP_JUMP_IF_TRUE"  # the truth with which it jumps
         for outcome, arm in ((taken, jump.value), (not taken, behind)):
-            if _raises_or_warns(frame.program, arm):
+            does = _raises_or_warns(frame.program, arm)
+            if does == "raises" or (does and leaves_calls(frame)):
                 _bail_out(frame, value, outcome)
                 return not outcome
     return truth(frame, value)
@@ -39,14 +42,21 @@ def _bail_out(frame: Frame, value: Array, outcome: bool) -> None:
     b.bail_out_where(condition if outcome else b.call("logical_not", condition), by_plain_code=True)
 
 
-def _raises_or_warns(program: Program, start: int) -> bool:
-    """Whether the instructions from here on raise or give a warning before they go on anywhere else."""
+def leaves_calls(frame: Frame) -> bool:
+    """Whether the program leaves a call of which a check fails to the plain run, so that a later call need not raise an error."""
+    return frame.ex.library is NUMPY or config.cuda_errors == "now"
+
+
+def _raises_or_warns(program: Program, start: int) -> str:
+    """Whether the instructions from here on raise an error ("raises") or give a warning ("warns") before they go on anywhere else."""
     for i in program.instructions[start:]:
-        if i.op == "RAISE_VARARGS" or (i.op in ("LOAD_ATTR", "LOAD_METHOD") and i.value == "warn"):
-            return True
+        if i.op == "RAISE_VARARGS":
+            return "raises"
+        if i.op in ("LOAD_ATTR", "LOAD_METHOD") and i.value == "warn":
+            return "warns"
         if i.op in JUMPS or i.op in ENDS:
-            return False
-    return False
+            return ""
+    return ""
 
 
-__all__ = ["branch_truth"]
+__all__ = ["branch_truth", "leaves_calls"]

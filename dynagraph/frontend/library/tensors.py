@@ -19,6 +19,7 @@ from dynagraph.frontend.executor.exceptions import Raised, refuse
 from dynagraph.frontend.executor.executor import Frame
 from dynagraph.frontend.executor.held_numbers import held_number
 from dynagraph.frontend.executor.numpy_source import is_own
+from dynagraph.frontend.executor.rare_branches import leaves_calls
 from dynagraph.frontend.executor.wrapping import load_global
 from dynagraph.frontend.guards.sources import Known, Trusted
 from dynagraph.frontend.kinds import array_writes
@@ -91,6 +92,10 @@ def _register_arrays() -> None:
 
     def is_on_gpu(frame: Frame, array: Any) -> bool:
         return frame.ex.library is not NUMPY and isinstance(frame.ex.resolve(array), Array)
+
+    @meaning(arrays.programs_leave_calls)
+    def programs_leave_calls(frame: Frame) -> Value:
+        return Const(leaves_calls(frame))
 
     @meaning(number_in_python)
     def number_in(frame: Frame, vector: Any, how: Any) -> Value:
