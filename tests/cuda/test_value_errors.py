@@ -63,9 +63,9 @@ def program_of(compiled: Any) -> DeviceProgram:
     return program.executable.call
 
 
-def warmed(function: Callable[..., Any], *arguments: Any, mode: str = "default", times: int = 3) -> Any:
+def warmed(function: Callable[..., Any], *arguments: Any, times: int = 3, **options: Any) -> Any:
     """Compiled, as one program that the dispatcher launches by itself."""
-    compiled = torch.compile(function, mode=mode) if mode != "reduce-overhead" else dg.compile(function, mode=mode)
+    compiled = dg.compile(function, **options)
     for _ in range(times):
         compiled(*arguments)
     stats = compiled.stats
@@ -108,6 +108,37 @@ def test_what_the_plain_call_raises(device: QueuedDevice, name: str, offset: int
         got, plain = compiled(*arguments), function(*arguments)
         np.testing.assert_allclose(got.cpu().numpy(), plain.cpu().numpy(), rtol=1e-6)
     assert program_of(compiled).checks is not None and compiled.stats.refusals == 2 and not compiled.stats.fallbacks
+
+
+@pytest.mark.parametrize(("where", "n", "most"), [("cpu", 20, 32), ("cuda", 6, 1)])
+def test_many_checks_are_as_many_as_programs_have(device: QueuedDevice, where: str, n: int, most: int) -> None:
+    """What is followed once for operands that are alike is checked for each of them."""
+
+    def total(x: Any, *places: Any) -> Any:
+        return sum(torch.index_select(x, 0, k).sum() for k in places)
+
+    x, places = torch.tensor([1.0, 2.0, 4.0], device=where), [torch.tensor([0, 2], device=where) for _ in range(n)]
+    compiled = warmed(total, x, *places, backend="numpy")  # of arrays of NumPy's
+    (program,) = compiled.programs
+    assert program.graph.n_checks == most
+    for k in (places[0], places[n // 2], places[-1]):
+        k[1] = 3
+        assert raised(compiled, x, *places) == raised(total, x, *places)
+        k[1] = 2
+    assert compiled(x, *places).item() == 5 * n and compiled.stats.refusals == 3 and not compiled.stats.fallbacks
+
+
+def test_draws_go_on_where_the_plain_call_stops(device: QueuedDevice) -> None:
+    def loss(x: Any, y: Any) -> Any:
+        return F.cross_entropy(F.dropout(x, 0.5), y)
+
+    x, right, wrong = vectors(3, 4), on_device([0, 1, 2]), on_device([0, 1, 4])
+    compiled = warmed(loss, x, right)
+    found = []
+    for function in (loss, compiled):
+        torch.manual_seed(3)
+        found.append([function(x, right).item(), raised(function, x, wrong), function(x, right).item()])
+    assert found[0] == found[1]
 
 
 def step(w: Any, b: Any, x: Any, y: Any) -> Any:

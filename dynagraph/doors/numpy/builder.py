@@ -26,7 +26,7 @@ from dynagraph.ir.shapes import Dim, SymInt, numel, same_dim
 
 Scalar = Union[bool, int, float, complex, SymInt]
 CheckOp = Callable[[str, Callable[[], bool], int], None]  # the op, whether its operands lie in C order, the rank of the result
-MOST_CHECKS = 32  # of one program, each an output; further ones are joined to the last
+MOST_CHECKS = 32  # of one program, each an output; further ones are joined
 LIMITS: dict[DType, tuple[int, int]] = {
     d: (int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)) for d in dtypes.ALL if d.is_integer
 }
@@ -227,10 +227,9 @@ class Builder:
             return
         self._allow_bailout("an index may be out of bounds, or the like", wrong)
         self.checks.append(self.call("any", wrong, axis=tuple(range(wrong.ndim)), keepdims=False) if wrong.ndim else wrong)
-        self.join_checks()
 
     def join_checks(self) -> None:
-        """Keep as many checks as a program may have: one on a device, where asking for each takes the host's time."""
+        """At the end: as many checks as a program may have, one on a device, where asking for each takes the host's time."""
         while len(self.checks) > (MOST_CHECKS if self.check_op is None else 1):
             last = self.checks.pop()
             self.checks.append(self.call("logical_or", self.checks.pop(), last))

@@ -234,7 +234,6 @@ class CaptureState(GraphState):
             self.library = library
             self.graph.library = library.name
             self.builder.check_op = self.check_op
-            self.builder.join_checks()
         if device is not None and library is not NUMPY:
             if self.device not in (-1, device):
                 refuse("MIXED_LIBRARIES", f"on the devices {self.device} and {device}")
