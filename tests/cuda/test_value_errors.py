@@ -1,5 +1,7 @@
-"""Errors about values (an index out of bounds, a target that is no class) of functions compiled for tensors on a device: each is the
-plain call's, raised by the same call, before anything was written that the plain call would not write."""
+"""Errors about values (an index out of bounds, a target that is no class) of functions compiled for tensors on a device.
+
+Each is the plain call's, raised by the same call, before anything was written that the plain call would not write.
+"""
 
 from __future__ import annotations
 

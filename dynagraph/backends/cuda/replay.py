@@ -65,8 +65,8 @@ Prepared = tuple[list[Any], Any, Sequence[Stage]]  # the outputs of a call, its 
 class Recording:
     """The CUDA graphs of a call, the stream that they are launched on, the memory of the results, and whatever else they use.
 
-    `stages`: each with its graph, or None, and what the host does behind it.  `into`: by output, the input that it is written to, or
-    None.  What is launched are functions of C, between which no signal's handler runs: one that raises has nothing launched twice.
+    `stages`: each with its graph, or None, and what the host does behind it.  `into`: by output, the input that it is written to,
+    or None.  Launches are functions of C, behind which no signal's handler runs: one that raises has nothing launched twice.
     """
 
     __slots__ = ("_array_type", "_is_captured", "_launch", "_results")
@@ -90,8 +90,9 @@ class Recording:
         self._results = tuple((position, x.shape, x.dtype, *_memory_of(x, position)) for x, position in zip(outputs, into))
 
     def take(self, inputs: Sequence[Any]) -> list[Any] | None:
-        """What launches the graphs, in order, then the results of doing so; None: somebody has one of the last results, or is capturing the
-        stream for a graph of his own.
+        """What launches the graphs, in order, then the results of doing so.
+
+        None: somebody has one of the last results, or is capturing the stream for a graph of his own.
         """
         if self._is_captured is not None and self._is_captured():
             return None

@@ -48,7 +48,7 @@ def leaves_calls(frame: Frame) -> bool:
 
 
 def _raises_or_warns(program: Program, start: int) -> str:
-    """Whether the instructions from here on raise an error ("raises") or give a warning ("warns") before they go on anywhere else."""
+    """What the instructions from here on do before they go on anywhere else: "raises" an error, "warns", or "", neither."""
     for i in program.instructions[start:]:
         if i.op == "RAISE_VARARGS":
             return "raises"
