@@ -111,6 +111,7 @@ def _topics(value: Any) -> frozenset[str]:
 
 PRODUCTS = ("auto", "own", "blas")
 TIERS = ("both", "best", "quick")
+CUDA_ERRORS = ("now", "later")
 
 
 def _one_of(*names: str) -> Callable[[Any], str]:
@@ -203,6 +204,15 @@ SWITCHES: tuple[Switch, ...] = (
         "0 or 1",
         "check every index of CUDA kernels: a wrong one raises KernelError, which names kernel, array, index and line; slow; for "
         "programs compiled from then on",
+    ),
+    Switch(
+        "cuda_errors",
+        "now",
+        _one_of(*CUDA_ERRORS),
+        f"one of {', '.join(CUDA_ERRORS)}",
+        "when compiled functions of tensors on a CUDA device raise errors about values (an index out of bounds, say); now: in the "
+        "call that is given them, as plain calls do, which waits until the device has looked at them; later: as a CudaError in a "
+        "later call; for programs compiled from then on",
     ),
     Switch(
         "measure_devices",

@@ -32,6 +32,7 @@ compiler_timeout: float | None
 nvrtc: str | None
 cublaslt: str | None
 cuda_check: bool
+cuda_errors: str
 measure_devices: bool
 entry_limit: int
 break_limit: int

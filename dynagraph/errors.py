@@ -66,3 +66,8 @@ class CudaError(DynagraphError, RuntimeError):
 def make_final(error: BaseException) -> None:
     """Have what a program raises leave the compiled function, which would run eagerly otherwise."""
     error.dynagraph_is_final = True  # type: ignore[attr-defined]  # see dg_is_final in python_plan.c
+
+
+def is_final(error: BaseException) -> bool:
+    """Whether an exception leaves the compiled function as it is."""
+    return hasattr(error, "dynagraph_is_final")

@@ -13,6 +13,7 @@ from typing import Any, Union
 import numpy as np
 
 from dynagraph.array_libraries import library_of
+from dynagraph.cuda import late_errors
 from dynagraph.cuda.state import require_cupy, state
 from dynagraph.errors import CudaError
 
@@ -121,9 +122,13 @@ on_device = device  # functions have parameters of its name
 
 
 def synchronize(device: DeviceLike = None) -> None:
-    """Wait until all work of a device (None: the current one) is done; errors of kernels surface here, as CuPy raises them."""
+    """Wait until all work of a device (None: the current one) is done.
+
+    Errors of kernels surface here, as CuPy raises them; those about values, too, with ``config.cuda_errors = "later"``.
+    """
     with on_device(device):
         state.cupy.cuda.runtime.deviceSynchronize()
+    late_errors.raise_found()
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections import deque
 from types import TracebackType
 from typing import Any
 
+from dynagraph.cuda import late_errors
 from dynagraph.cuda.devices import DeviceLike, check_flag, device_index, enter_device, leave_device, on_device
 from dynagraph.cuda.state import require_cupy, state
 from dynagraph.errors import CudaError
@@ -109,6 +110,7 @@ class Stream:
         raw = self.cupy_stream
         with on_device(self.device):
             raw.synchronize()
+        late_errors.raise_found()
 
     def query(self) -> bool:
         """Whether all work queued so far is done."""
@@ -152,6 +154,7 @@ class Stream:
                 del _streams[self._key]
         with on_device(self.device):
             raw.synchronize()
+        late_errors.raise_found()
 
     def __del__(self) -> None:
         raw = getattr(self, "_raw", None)
@@ -235,6 +238,7 @@ class Event:
         require_cupy()
         if self._raw is not None:
             self._raw.synchronize()
+        late_errors.raise_found()
 
     def query(self) -> bool:
         """Whether it is reached, or was never recorded."""

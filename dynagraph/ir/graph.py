@@ -461,6 +461,17 @@ class Graph:
         return None
 
 
+def values_behind(node: Node) -> set[Node]:
+    """A value, and all that it is computed from."""
+    needed = {node}
+    stack = [node]
+    while stack:
+        new = [a for a in stack.pop().args if a not in needed]
+        needed.update(new)
+        stack += new
+    return needed
+
+
 def with_strides(meta: Meta, strides: Iterable[Dim] | None) -> Meta:
     """The same value laid out otherwise."""
     return replace(meta, strides=None if strides is None else tuple(strides))

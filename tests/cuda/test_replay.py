@@ -895,4 +895,4 @@ def test_a_replay_that_is_none(cp: Any, device: QueuedDevice, monkeypatch: pytes
     monkeypatch.setattr(Replayer, "__call__", lambda self, key, inputs: [len])
     for _ in range(2):
         check(scaled, f(x, y), x, y)
-    assert "replay gave [<built-in function len>], not [launch, result...] or None" in str(replayer_of(f).failure)
+    assert "replay gave [<built-in function len>], not [launches, result...] or None" in str(replayer_of(f).failure)

@@ -146,6 +146,21 @@ class Machine:
         self.copies.append((source, target, size))
         self.milliseconds += self.copy_milliseconds(source, target, size)
 
+    def send_to_host(self, queue: Queue, source: int, target: int, size: int) -> None:
+        """Queue a copy of a device's memory; to pageable memory it is done at once."""
+        is_locked = self.is_page_locked(target, size)
+
+        def copy() -> None:
+            self.copied(f"cuda:{queue.device}", "cpu", size)
+            if not is_locked or self.is_page_locked(target, size):
+                ctypes.memmove(target, source, size)
+            else:
+                self.mistakes.append("copy to page-locked memory that is freed")
+
+        queue.add(copy)
+        if not is_locked:
+            queue.run()
+
     def is_page_locked(self, address: int, size: int) -> bool:
         return any(start <= address and address + size <= start + length for start, length in self.blocks.items())
 
@@ -208,18 +223,7 @@ class MemoryPointer:
         queue.add(copy)
 
     def copy_to_host_async(self, mem: int, size: int, stream: Any = None) -> None:
-        queue, machine, is_locked = self._queue(stream, writes=False), self._machine, self._machine.is_page_locked(mem, size)
-
-        def copy() -> None:
-            machine.copied(f"cuda:{self.device_id}", "cpu", size)
-            if not is_locked or machine.is_page_locked(mem, size):
-                ctypes.memmove(mem, self.ptr, size)
-            else:
-                machine.mistakes.append("copy to page-locked memory that is freed")
-
-        queue.add(copy)
-        if not is_locked:
-            queue.run()
+        self._machine.send_to_host(self._queue(stream, writes=False), self.ptr, mem, size)
 
     def copy_from_device_async(self, src: MemoryPointer, size: int, stream: Any = None) -> None:
         queue, machine = self._queue(stream, writes=True), self._machine
@@ -562,6 +566,11 @@ def _runtime(machine: Machine) -> Any:
         for queue in (machine.queues[device], *(q for q in machine.streams.values() if q.device == device)):
             queue.run()
 
+    def memcpyAsync(dst: int, src: int, size: int, kind: int, stream: int) -> None:
+        machine.check(SUCCESS if kind == runtime.memcpyDeviceToHost else INVALID)
+        machine.use()
+        machine.send_to_host(machine.queue_at(machine.thread.device, stream), src, dst, size)
+
     def deviceCanAccessPeer(device: int, peer: int) -> int:
         return int(machine.peers_can and device != peer)
 
@@ -576,6 +585,7 @@ def _runtime(machine: Machine) -> Any:
 
     runtime.CUDARuntimeError = CUDARuntimeError
     runtime.memoryTypeUnregistered, runtime.memoryTypeHost, runtime.memoryTypeDevice = 0, 1, 2
+    runtime.memcpyAsync, runtime.memcpyDeviceToHost = memcpyAsync, 2
     runtime.getDeviceCount, runtime.deviceSynchronize = getDeviceCount, deviceSynchronize
     runtime.getDevice, runtime.setDevice = getDevice, setDevice
     runtime.driverGetVersion, runtime.runtimeGetVersion = lambda: machine.driver, lambda: machine.built

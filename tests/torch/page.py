@@ -203,8 +203,11 @@ arrays are ([cupy.md](cupy.md)): a training step with `backward()`, updates in p
 matrix products.
 
 - **Values** are those of the plain call up to rounding. New tensors may lie in another order in memory than the plain call's.
-- **Indices** and targets out of bounds raise errors in plain calls, which wait for the GPU to know. Compiled functions take them
-  modulo the size, without waiting. (PyTorch's kernels stop the process's CUDA context.)
+- **Errors about values** (indices and targets out of bounds, probabilities outside of 0 to 1) are raised by the call that is
+  given them, with the same text, in plain and compiled calls; arguments are left as the plain call leaves them. (PyTorch's kernels
+  stop the process's CUDA context at some later time.) A compiled function looks at such values first, and the host waits for that
+  while the GPU computes what writes to no argument; with `DYNAGRAPH_CUDA_ERRORS=later` nobody waits
+  ([cuda.md](cuda.md#errors-about-values)). A step of `GradScaler` waits until its gradients are known to be finite.
 - **These break:** what the host has to know (`item()`, `if x.sum() > 0:`, `nonzero`, `masked_select`, `unique`, `x[mask]`), checks
   of `torch.linalg` for singular matrices, tensors of the CPU beside those of the GPU (but for numbers), new tensors of another
   GPU, `as_strided` and `unfold`, views as another dtype, `ctc_loss`.

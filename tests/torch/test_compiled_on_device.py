@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dynagraph as dg
 import dynagraph.torch as torch
 from dynagraph.backends.cuda import driver
+from dynagraph.torch.core.arrays import none_is_set
 from tests.cuda.device import EmulatedDevice
 from tests.cupy_arrays import stand_in
 from tests.cupy_arrays.conftest import installed, real_cupy
@@ -295,8 +297,20 @@ def test_draws_go_on_where_plain_ones_stopped(device: Any) -> None:
     assert results[0] == results[1] == [F.dropout(torch.ones(5, 7), 0.3).tolist() for _ in range(3)]
 
 
-def test_places_out_of_bounds_are_taken_modulo_the_size(device: Any) -> None:
-    x, places = torch.arange(4.0, device="cuda"), torch.tensor([1, 5], device="cuda")
-    with pytest.raises(IndexError):
-        x[places]
-    assert torch.compile(lambda x, places: x[places])(x, places).tolist() == [1, 1]
+def test_places_out_of_bounds_raise_what_they_do_plainly(device: Any) -> None:
+    x, places = torch.arange(4.0, device="cuda"), torch.tensor([1, -4], device="cuda")
+    compiled = torch.compile(lambda x, places: x[places])
+    for _ in range(2):
+        assert compiled(x, places).tolist() == [1, 0]
+    places[1] = 5
+    for function in (compiled, compiled.__wrapped__):
+        with pytest.raises(IndexError, match="index 5 is out of bounds for dimension 0 with size 4"):
+            function(x, places)
+    assert not compiled.stats.breaks and not compiled.stats.fallbacks
+
+
+def test_where_nobody_waits_for_the_device_flags_are_branches(device: Any) -> None:
+    with dg.config.override(cuda_errors="later"):
+        compiled = torch.compile(lambda flag: none_is_set([flag._array]))
+        assert [compiled(torch.tensor(v, device="cuda")) for v in (False, True, False)] == [True, False, True]
+        assert compiled.stats.breaks

@@ -2,7 +2,7 @@
 
    A launcher serves the calls that its program most often gets: memory that begins at multiples of 16 bytes, sizes that fit into 32
    bits, one device, which is the current one.  It leaves all others to the callable of its plan.  Of a call that it serves it first
-   asks `replay`, where there is one, for a single launch that does the same. */
+   asks `replay`, where there is one, for a few launches that do the same. */
 #include "launchers.h"
 #include "sessions.h"
 
@@ -400,11 +400,11 @@ int dg_launcher_run(PyObject *launcher, dg_frame *frame, PyObject **outputs)
         session->stream = stream;
         session->quiet = !l->replay;
     }
-    dg_raised raised;
+    dg_raised raised = {0};
     int done = l->replay ? dg_launch_replay(l, frame, stream, outputs) : 0, late = 0;
     if (done < 0) {
-        if (!(late = dg_take_raised(&raised)))
-            return -1;
+        if (!(late = dg_put_off(&raised)))
+            return -1; /* the call is left, or has found out what an earlier one did */
         done = 0; /* of a signal's handler: it waits for the end of the call, as in call_program */
     }
     if (!done)

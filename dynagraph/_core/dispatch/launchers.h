@@ -64,7 +64,7 @@ struct dg_launcher {
 
 /* launches.c: 1: `outputs` are filled; -1: an exception is set */
 int dg_launch_all(const dg_launcher *l, const dg_frame *frame, int64_t stream, PyObject **outputs);
-/* replays.c: 1: `outputs` are filled; 0: nothing was launched; -1: nothing was launched, and an exception is set */
+/* replays.c: 1: `outputs` are filled; 0: nothing of the caller's was written; -1: neither, and an exception is set */
 int dg_launch_replay(const dg_launcher *l, const dg_frame *frame, int64_t stream, PyObject **outputs);
 
 #endif

@@ -1,4 +1,4 @@
-/* Replays: a single launch that does the same as all launches of a call. */
+/* Replays: a single launch, or one for each stage of a call, that does the same as all launches of the call. */
 #include "launchers.h"
 
 /* all that the launches of a call depend on: the stream, sizes, addresses, numbers */
@@ -26,17 +26,21 @@ static PyObject *key_of(const dg_launcher *l, const dg_frame *frame, int64_t str
     return key;
 }
 
-/* [launch, result...] -> 1: it was launched, `outputs` are filled; -1: an exception is set, and nothing was launched */
+/* [launches, result...] -> 1: they were launched, `outputs` are filled; -1: an exception is set, and nothing that writes to arguments was
+   launched */
 static int launch(const dg_launcher *l, PyObject *given, PyObject **outputs)
 {
-    if (!PyList_Check(given) || PyList_GET_SIZE(given) != l->n_results + 1) {
-        PyErr_Format(PyExc_TypeError, "Launcher: replay gave %R, not [launch, result...] or None", given);
+    PyObject *launches = PyList_Check(given) && PyList_GET_SIZE(given) == l->n_results + 1 ? PyList_GET_ITEM(given, 0) : NULL;
+    if (!launches || !PyTuple_Check(launches)) {
+        PyErr_Format(PyExc_TypeError, "Launcher: replay gave %R, not [launches, result...] or None", given);
         return -1;
     }
-    PyObject *launched = PyObject_CallNoArgs(PyList_GET_ITEM(given, 0));
-    if (!launched)
-        return -1;
-    Py_DECREF(launched);
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(launches); ++k) {
+        PyObject *launched = PyObject_CallNoArgs(PyTuple_GET_ITEM(launches, k));
+        if (!launched)
+            return -1;
+        Py_DECREF(launched);
+    }
     for (int k = 0; k < l->n_results; ++k)
         outputs[k] = Py_NewRef(PyList_GET_ITEM(given, k + 1));
     return 1;

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 from dynagraph import config
 from dynagraph.array_libraries import ArrayLibrary
+from dynagraph.backends.cuda.checks import Checks
 from dynagraph.backends.cuda.driver import Driver
 from dynagraph.backends.cuda.program import DeviceProgram
 from dynagraph.backends.cuda.schedule import OWNER_BLOCKS
 from dynagraph.backends.executable import Executable
 from dynagraph.ir.external_calls import function_of
-from dynagraph.ir.graph import Graph
+from dynagraph.ir.graph import Graph, values_behind
 from dynagraph.ir.loops import ExternalCall, Kernel, LoopProgram
 from dynagraph.ir.passes.collapse import merge_loops
 from dynagraph.ir.passes.epilogues import fuse_epilogues
@@ -61,15 +62,19 @@ class NotForDevice(Exception):
 def compile_graph(graph: Graph, library: ArrayLibrary, driver: Driver, mode: str = "default") -> Executable:
     """A program that runs the graph on the device of its inputs, in a mode of `compile`.  Raises NotForDevice, or CompilerError."""
     simple = run_passes(graph)
-    scalars = graph.scalars
-    if graph.n_checks or all(scalars):
-        raise NotForDevice("checks before writes" if graph.n_checks else "nothing but numbers of the host's")
+    n_results = len(graph.outputs) - graph.n_checks
+    scalars = *graph.scalars[:n_results], *[False] * graph.n_checks
+    if graph.n_checks > 1 or all(graph.scalars[:n_results]):
+        raise NotForDevice("several checks" if graph.n_checks > 1 else "nothing but numbers of the host's")
     on_device, on_host = (_with_outputs(simple, [scalar == host for scalar in scalars]) for host in (False, True))
+    if graph.n_checks:
+        _bring_check_first(on_device)
     arithmetic = "fast" if mode == "fast" else "strict"
     cublas = driver.cublas()
     program = lower_graph(on_device, arithmetic, epilogues=cublas is not None)
     checked, replays = config.cuda_check, mode == "reduce-overhead"
-    run = DeviceProgram(on_device, program, on_host, scalars, library, driver, arithmetic, checked, replays, cublas)
+    checks = Checks(library, graph.name, config.cuda_errors == "later") if graph.n_checks else None
+    run = DeviceProgram(on_device, program, on_host, scalars, library, driver, arithmetic, checked, replays, cublas, checks)
     _check(run, library)
     artifacts = {"loops": str(program), "kernels": run.source.text}
     repeatable = all(position is None for position in graph.into)  # arguments are written to in place
@@ -81,10 +86,20 @@ def _with_outputs(graph: Graph, wanted: Sequence[bool]) -> Graph:
     part = graph.copy()
     output = part.output_node
     into = part.into
+    n_checks = sum(wanted[len(wanted) - graph.n_checks :])
     output.set_args(tuple(node for node, here in zip(part.outputs, wanted) if here))
-    output.attrs = {"into": tuple(position for position, here in zip(into, wanted) if here)}
+    output.attrs = {"into": tuple(position for position, here in zip(into, wanted) if here), "n_checks": n_checks}
     part.eliminate_dead_code()
     return part
+
+
+def _bring_check_first(graph: Graph) -> None:
+    """Have the check computed before all that it does not need: the host waits for it while the device computes the rest."""
+    check = graph.outputs[-1]
+    needed = values_behind(check)
+    other = next((node for node in graph.nodes if node.kind == "call_function" and node not in needed), None)
+    if other is not None:
+        graph.bring_before(other, [check])
 
 
 def _check(run: DeviceProgram, library: ArrayLibrary) -> None:

@@ -7,7 +7,7 @@ import functools
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +15,12 @@ import numpy as np
 
 from dynagraph._core._dispatch import Launcher, Product
 from dynagraph.array_libraries import ArrayLibrary
+from dynagraph.backends.cuda.checks import Checks
 from dynagraph.backends.cuda.cublas import ALIGNMENT, PLAIN, CublasLt, Finish, Matrices
 from dynagraph.backends.cuda.driver import Driver, LaunchError, LaunchFunction, Loaded, launch_error
 from dynagraph.backends.cuda.prelude import prelude_for
 from dynagraph.backends.cuda.printer import MOST_BLOCKS, CudaSource, CudaStep, Launch, Variant, print_program
-from dynagraph.backends.cuda.replay import Prepared, Replayer
+from dynagraph.backends.cuda.replay import Prepared, Replayer, Stage
 from dynagraph.backends.cuda.schedule import PACK_BYTES
 from dynagraph.backends.cuda.style import INT32_REACH
 from dynagraph.driver.forks import Locked
@@ -61,7 +62,7 @@ class DeviceProgram:
     `host` computes those outputs that are NumPy scalars, which `scalars` names; `graph` computes the others.  Variants are compiled
     when a call first wants them.  `checked`: each kernel's accesses to memory are checked, and each kernel is waited for.
     `replays`: calls that come again are launched as CUDA graphs, if they are not checked.  `cublas` multiplies matrices; without
-    it, and what it does not support, functions of the library do.
+    it, and what it does not support, functions of the library do.  `checks` asks for the last output where the graph has a check.
     """
 
     def __init__(
@@ -76,13 +77,14 @@ class DeviceProgram:
         checked: bool = False,
         replays: bool = False,
         cublas: CublasLt | None = None,
+        checks: Checks | None = None,
     ):
         self.graph, self.program, self.host, self.scalars = graph, program, host, tuple(scalars)
         self.library, self.driver, self.mode, self.checked = library, driver, mode, checked
         self.source = print_program(program, Variant(checked=checked))  # of the most likely variant
         self.launcher = Launcher()
         self.replayer = Replayer(library, graph.into, self._prepare_again) if replays else None
-        self.cublas = cublas
+        self.cublas, self.checks = cublas, checks
         self._products: OrderedDict[tuple[int, int, bool, tuple[int, ...]], Product | None] = OrderedDict()
         self._launch = LaunchFunction(driver.launch_address)
         self._codes: dict[tuple[int, Variant], Code] = {}
@@ -91,6 +93,7 @@ class DeviceProgram:
         self._outputs = [b for b in program.buffers.values() if b.role == "output"]
         counts = [step.n for step in self.source.steps if isinstance(step, Launch)]
         self._first_write = _first_write(program)
+        self._divisions = self._divided()
         self._calls = {k: s for k, s in enumerate(self.source.steps) if isinstance(s, LibraryCall)} if cublas is not None else {}
         self._read_by = {which: tuple(sorted(_symbols_of(step))) for which, step in self._calls.items()}
         made = [b.size for b in program.buffers.values() if b.role in ("output", "temp", "constant")]
@@ -105,15 +108,16 @@ class DeviceProgram:
             numbers = iter(interpret(self.host, inputs) if any(self.scalars) else ())
             with cuda.Device(device):
                 outputs = iter(self._run(inputs, sizes, device))
-            return tuple(next(numbers)[()] if scalar else next(outputs) for scalar in self.scalars)
+            results = tuple(next(numbers)[()] if scalar else next(outputs) for scalar in self.scalars)
+            return results if self.checks is None else (*results[:-1], False)  # else it has not come here
         except Exception as error:
             if self._first_write < len(self.source.steps) and is_of_signal(error):
                 make_final(error)  # it may have come after the launches
             raise
 
     def _run(self, inputs: Sequence[Any], sizes: Sizes, device: int) -> list[Any]:
-        outputs, _, start = self._prepare_call(inputs, sizes, device)
-        start()
+        outputs, _, stages = self._prepare_call(inputs, sizes, device)
+        self._start_all(stages)
         return outputs
 
     def _prepare_again(self, inputs: Sequence[Any]) -> Prepared:
@@ -141,15 +145,49 @@ class DeviceProgram:
             arrays[""] = xp.empty(nbytes, np.uint8)
         if self.checked:
             arrays[RECORD] = xp.zeros(4, np.int64)
-        return outputs, arrays.get(""), functools.partial(self._start_all, code, arrays, sizes, variant, products)
+        start = functools.partial(self._start_steps, code, arrays, sizes, variant, products)
+        stages = tuple(
+            Stage(
+                functools.partial(start, steps) if steps else None,
+                None if then is None else functools.partial(then, int(outputs[-1].data.ptr)),
+            )
+            for steps, then in self._divisions
+        )
+        return outputs, arrays.get(""), stages
 
-    def _start_all(
-        self, code: Code, arrays: Mapping[str, Any], sizes: Sizes, variant: Variant, products: Mapping[int, Product | None]
+    def _divided(self) -> tuple[tuple[range, Callable[[int], None] | None], ...]:
+        """The numbers of steps, and what is done with the check behind them: asked for where it has been stored, waited for before
+        anything of the caller's is written, or at the end.
+        """
+        n, checks = len(self.source.steps), self.checks
+        if checks is None:
+            return ((range(n), None),)
+        stored = 1 + max(_writing(self.program, {self._outputs[-1].name}))
+        assert stored <= self._first_write  # see passes/inplace.py
+        if checks.later:
+            return (range(stored), checks.ask), (range(stored, n), None)
+        return (range(stored), checks.ask), (range(stored, self._first_write), checks.settle), (range(self._first_write, n), None)
+
+    def _start_all(self, stages: Sequence[Stage]) -> None:
+        for stage in stages:
+            if stage.start is not None:
+                stage.start()
+            if stage.then is not None:
+                stage.then()
+
+    def _start_steps(
+        self,
+        code: Code,
+        arrays: Mapping[str, Any],
+        sizes: Sizes,
+        variant: Variant,
+        products: Mapping[int, Product | None],
+        steps: range,
     ) -> None:
-        stream, begun = self.driver.stream(), 0
+        stream, begun = self.driver.stream(), steps.start
         try:
-            for which, step in enumerate(code.source.steps):
-                begun = which
+            for which in steps:
+                begun, step = which, code.source.steps[which]
                 product = products.get(which)
                 if isinstance(step, Launch):
                     self._start(step, code, arrays, sizes, variant, stream)
@@ -225,6 +263,7 @@ class DeviceProgram:
         # themselves, such as plans of Fourier transforms, may be gone when a graph needs it
         recordable = not any(isinstance(s, ExternalCall) for s in steps) and not (len(steps) == 1 and isinstance(steps[0], Launch))
         replayer = self.replayer if recordable else None
+        packed = tuple(self._all_packed(code, variant, device))
         self.launcher.prepare(
             launch_address=self.driver.launch_address,
             n_inputs=len(graph.placeholders),
@@ -235,7 +274,7 @@ class DeviceProgram:
                 for node, into in zip(graph.outputs, graph.into)
             ),
             workspace=size_program(program.workspace),
-            launches=tuple(self._packed(which, step, code, variant, device) for which, step in enumerate(steps)),
+            launches=tuple(row for _, row in packed),
             sizes=tuple(size_program(size) for size in self._sizes if size.constant is None),
             reach=INT32_REACH,
             most_blocks=MOST_BLOCKS,
@@ -244,12 +283,19 @@ class DeviceProgram:
             byte_type=np.dtype(np.uint8),
             current_device=self.driver.device,
             current_stream=self.driver.stream,
-            on_error=self._refuse_launch,
+            on_error=functools.partial(self._refuse_launch, tuple(which for which, _ in packed)),
             keepalive=code,
             symbols=tuple(symbols),
             replay=replayer,
             replay_failed=replayer.failed if replayer is not None else None,
         )
+
+    def _all_packed(self, code: Code, variant: Variant, device: int) -> Iterator[tuple[int, Any]]:
+        """What the launcher does: the numbers of steps, and these as it takes them; what is done with a check has none."""
+        for steps, then in self._divisions:
+            yield from ((which, self._packed(which, code.source.steps[which], code, variant, device)) for which in steps)
+            if then is not None:
+                yield -1, functools.partial(_with_check, then)
 
     def _packed(self, which: int, step: CudaStep, code: Code, variant: Variant, device: int) -> Any:
         """A step as the dispatcher's launcher takes it."""
@@ -298,7 +344,8 @@ class DeviceProgram:
             self._final_behind_writes(which, error)
             raise
 
-    def _refuse_launch(self, which: int, number: int) -> None:
+    def _refuse_launch(self, numbers: Sequence[int], at: int, number: int) -> None:
+        which = numbers[at]
         try:
             self._refuse(self.source.steps[which], number)
         except Exception as error:
@@ -394,7 +441,9 @@ class DeviceProgram:
         if variant.checked:
             which, index, *_ = arrays[RECORD].get().tolist()  # when the kernel has ended
             if which:
-                raise self._outside(step, which - 1, index, extents[which - 1])
+                error = self._outside(step, which - 1, index, extents[which - 1])
+                make_final(error)
+                raise error
 
     def _address(self, buffer: Buffer, arrays: Mapping[str, Any], sizes: Sizes) -> int:
         if buffer.role == "temp":
@@ -498,8 +547,18 @@ def _operands_of(step: LibraryCall) -> tuple[Operand | None, ...]:
 def _first_write(program: LoopProgram) -> int:
     """The number of the first step that writes to an argument; that of steps where none does."""
     inputs = {b.name for b in program.buffers.values() if b.role == "input"}
+    return next(_writing(program, inputs), len(program.steps))
+
+
+def _writing(program: LoopProgram, names: Set[str]) -> Iterator[int]:
+    """The numbers of the steps that write to one of some buffers."""
     written = (stored_buffers(s.body) if isinstance(s, Kernel) else step_buffers(s)[1] for s in program.steps)
-    return next((k for k, names in enumerate(written) if names & inputs), len(program.steps))
+    return (k for k, stored in enumerate(written) if stored & names)
+
+
+def _with_check(then: Callable[[int], None], inputs: Any, results: Sequence[Any], workspace: Any, sizes: Any) -> None:
+    """As the launcher calls a step that is Python's: the check is the last result."""
+    then(int(results[-1].data.ptr))
 
 
 def _reach_of(node: Node) -> IntExpr:

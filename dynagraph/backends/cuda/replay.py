@@ -24,10 +24,12 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from sys import getrefcount
-from typing import Any
+from typing import Any, NamedTuple
 
 from dynagraph.array_libraries import ArrayLibrary
+from dynagraph.backends.cuda.checks import CheckFailedError
 from dynagraph.driver.signals import is_of_signal
+from dynagraph.errors import is_final
 
 MOST_KEYS = 8  # with graphs, in each thread
 SETS = 2  # of results for a key: in `y = f(x)` the last result lives until the next one is there
@@ -48,28 +50,49 @@ def _references_to_a_variable() -> int:
 # of the memory of a result that nobody else has, in `Recording.take`: the recording, its pointer, and the new array have it too
 UNSHARED = _references_to_a_variable() + 3
 
-# the outputs of a call, its workspaces, and what launches its kernels
-Prepared = tuple[list[Any], Any, Callable[[], None]]
+
+
+class Stage(NamedTuple):
+    """Part of a call: what launches its kernels, if it has any, and what the host does behind these, which no graph holds."""
+
+    start: Callable[[], None] | None
+    then: Callable[[], None] | None
+
+
+Prepared = tuple[list[Any], Any, Sequence[Stage]]  # the outputs of a call, its workspaces, and its stages
 
 
 class Recording:
-    """A CUDA graph, the stream that it is launched on, the memory of its results, and whatever else it uses.
+    """The CUDA graphs of a call, the stream that they are launched on, the memory of the results, and whatever else they use.
 
-    `into`: by output, the input that it is written to, or None.
+    `stages`: each with its graph, or None, and what the host does behind it.  `into`: by output, the input that it is written to,
+    or None.  Launches are functions of C, behind which no signal's handler runs: one that raises has nothing launched twice.
     """
 
     __slots__ = ("_array_type", "_is_captured", "_launch", "_results")
 
-    def __init__(self, graph: Any, stream: Any, outputs: Sequence[Any], into: Sequence[int | None], kept: list[Any]):
-        self._launch = functools.partial(graph.launch, stream)  # and the stream is kept: another one could get its address
-        vars(self._launch)["kept"] = kept  # by those too who are about to launch what has been forgotten here
+    def __init__(
+        self,
+        stages: Sequence[tuple[Any, Callable[[], None] | None]],
+        stream: Any,
+        outputs: Sequence[Any],
+        into: Sequence[int | None],
+        kept: list[Any],
+    ):
+        # with the stream, as another one could get its address
+        launches = [functools.partial(graph.launch, stream) for graph, _ in stages if graph is not None]
+        vars(launches[0])["kept"] = kept  # by those too who are about to launch what has been forgotten here
+        each = iter(launches)
+        steps = [step for graph, then in stages for step in (None if graph is None else next(each), then) if step is not None]
+        self._launch = tuple(steps)
         self._is_captured = None if stream.ptr in LEGACY_STREAMS else stream.is_capturing
         self._array_type: Any = type(outputs[0]) if outputs else None
         self._results = tuple((position, x.shape, x.dtype, *_memory_of(x, position)) for x, position in zip(outputs, into))
 
     def take(self, inputs: Sequence[Any]) -> list[Any] | None:
-        """What launches the graph, then the results of doing so; None: somebody has one of the last results, or is capturing the
-        stream for a graph of his own.
+        """What launches the graphs, in order, then the results of doing so.
+
+        None: somebody has one of the last results, or is capturing the stream for a graph of his own.
         """
         if self._is_captured is not None and self._is_captured():
             return None
@@ -134,7 +157,8 @@ class Replayer:
 
     def failed(self, error: BaseException) -> bool:
         """Note what a recording or a launch of a graph raised, and do without from here on; False: it came from elsewhere."""
-        if not isinstance(error, Exception) or is_of_signal(error):
+        of_values = isinstance(error, CheckFailedError) or is_final(error)  # the caller's, or what an earlier call has left
+        if of_values or not isinstance(error, Exception) or is_of_signal(error):
             return False
         self.failure = f"{type(error).__name__}: {error}"
         self._mine.recorded.clear()
@@ -178,22 +202,28 @@ class Replayer:
     def _captured(self, inputs: tuple[Any, ...], stream: Any) -> Recording:
         """The launches of a call as a graph that is launched on the current stream."""
         mine = self._mine
-        outputs, workspace, start = self.prepare(inputs)
+        outputs, workspace, stages = self.prepare(inputs)
         kept: list[Any] = [workspace]
+        recorded: list[tuple[Any, Callable[[], None] | None]] = []
         if mine.stream is None:
             mine.stream = self.library.module.cuda.Stream(non_blocking=True)  # type: ignore[attr-defined]
         on = mine.stream
         with self._instead(stream, on, kept):
             try:
-                on.begin_capture()
-                start()
-                graph = on.end_capture()
+                for stage in stages:
+                    recorded.append((None if stage.start is None else self._graph_of(stage.start, on), stage.then))
             except BaseException:
                 mine.stream = None
                 with contextlib.suppress(Exception):  # where it had not begun, or had ended
                     on.end_capture()
                 raise
-        return Recording(graph, stream, outputs, self.into, kept)
+        return Recording(recorded, stream, outputs, self.into, kept)
+
+    @staticmethod
+    def _graph_of(start: Callable[[], None], on: Any) -> Any:
+        on.begin_capture()
+        start()
+        return on.end_capture()
 
     @contextlib.contextmanager
     def _instead(self, stream: Any, on: Any, kept: list[Any]) -> Iterator[None]:

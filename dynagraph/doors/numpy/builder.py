@@ -26,7 +26,7 @@ from dynagraph.ir.shapes import Dim, SymInt, numel, same_dim
 
 Scalar = Union[bool, int, float, complex, SymInt]
 CheckOp = Callable[[str, Callable[[], bool], int], None]  # the op, whether its operands lie in C order, the rank of the result
-MOST_CHECKS = 32  # of one program, each an output; further ones are joined to the last
+MOST_CHECKS = 32  # of one program, each an output; further ones are joined
 LIMITS: dict[DType, tuple[int, int]] = {
     d: (int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)) for d in dtypes.ALL if d.is_integer
 }
@@ -217,16 +217,22 @@ class Builder:
         """Whether it was noted, or found, what a node gives."""
         return node in self._known
 
-    def bail_out_where(self, wrong: Node) -> None:
-        """Have the program bail out, and the call runs eagerly, where any of these bools is true."""
-        if self.check_op is not None:
+    def bail_out_where(self, wrong: Node, by_plain_code: bool = False) -> None:
+        """Have the program bail out, and the call runs eagerly, where any of these bools is true.
+
+        `by_plain_code`: Python code that the plain call runs raises there, whichever library the arrays are of; else NumPy does.
+        """
+        if self.check_op is not None and not by_plain_code:
             self._bail_out_unless_known(wrong)
             return
         self._allow_bailout("an index may be out of bounds, or the like", wrong)
-        check = self.call("any", wrong, axis=tuple(range(wrong.ndim)), keepdims=False) if wrong.ndim else wrong
-        if len(self.checks) == MOST_CHECKS:
-            check = self.call("logical_or", self.checks.pop(), check)
-        self.checks.append(check)
+        self.checks.append(self.call("any", wrong, axis=tuple(range(wrong.ndim)), keepdims=False) if wrong.ndim else wrong)
+
+    def join_checks(self) -> None:
+        """At the end: as many checks as a program may have, one on a device, where asking for each takes the host's time."""
+        while len(self.checks) > (MOST_CHECKS if self.check_op is None else 1):
+            last = self.checks.pop()
+            self.checks.append(self.call("logical_or", self.checks.pop(), last))
 
     def _bail_out_unless_known(self, wrong: Node) -> None:
         """CuPy raises nothing for what NumPy refuses: only what is known to be right is the same in both."""

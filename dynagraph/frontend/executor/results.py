@@ -101,6 +101,7 @@ class Results(Recipes):
             self.nodes.append(memory.value)
             self.scalars.append(False)
             self.into.append(inputs.index(memory.base))
+        self.ex.builder.join_checks()
         for check in self.ex.builder.checks:
             self.nodes.append(check)
             self.scalars.append(True)

@@ -19,6 +19,7 @@ from dynagraph.frontend.executor.exceptions import Raised, refuse
 from dynagraph.frontend.executor.executor import Frame
 from dynagraph.frontend.executor.held_numbers import held_number
 from dynagraph.frontend.executor.numpy_source import is_own
+from dynagraph.frontend.executor.rare_branches import leaves_calls
 from dynagraph.frontend.executor.wrapping import load_global
 from dynagraph.frontend.guards.sources import Known, Trusted
 from dynagraph.frontend.kinds import array_writes
@@ -75,8 +76,7 @@ def _register_autocast() -> None:
 def _register_arrays() -> None:
     """What the two libraries do by different functions: of arrays on a GPU, too, what NumPy's function means."""
     arrays: Any = sys.modules["dynagraph.torch.core.arrays"]
-    any_wrong_in_python, at_in_python = arrays.any_wrong, arrays.ufunc_at
-    number_in_python, reduce_in_python = arrays.number_in, arrays.ufunc_reduce
+    at_in_python, number_in_python, reduce_in_python = arrays.ufunc_at, arrays.number_in, arrays.ufunc_reduce
 
     def followed(frame: Frame, function: Any, *args: Any, **kwargs: Any) -> Value:
         wrapped = frame.ex.wrap(function, Trusted(function, function.__name__))
@@ -93,9 +93,9 @@ def _register_arrays() -> None:
     def is_on_gpu(frame: Frame, array: Any) -> bool:
         return frame.ex.library is not NUMPY and isinstance(frame.ex.resolve(array), Array)
 
-    @meaning(any_wrong_in_python)
-    def any_wrong(frame: Frame, mask: Any) -> Value:
-        return FALSE if is_on_gpu(frame, mask) else followed(frame, any_wrong_in_python, mask)
+    @meaning(arrays.programs_leave_calls)
+    def programs_leave_calls(frame: Frame) -> Value:
+        return Const(leaves_calls(frame))
 
     @meaning(number_in_python)
     def number_in(frame: Frame, vector: Any, how: Any) -> Value:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dynagraph.driver import deadline
-from dynagraph.ir.graph import Graph, Node
+from dynagraph.ir.graph import Graph, Node, values_behind
 from dynagraph.ir.intexpr import below
 from dynagraph.ir.ops import OPS, Creation, Elementwise, Gather, Index, Library, Movement, Reduction, Scan, may_be_view
 from dynagraph.ir.passes.demand import gather_base, index_of, operand_indices
@@ -107,7 +107,7 @@ class _Planner:
         late = [check for check in self._checks() if writes and self.position[check] > self.position[writes[0]]]
         places: dict[Node, list[Node]] = {}
         for check in late:
-            needed = _needed_by(check)
+            needed = values_behind(check)
             place = next((write for write in writes if write not in needed), None)
             if place is not None and not any(node.has_effect for node in needed):
                 places.setdefault(place, []).append(check)
@@ -362,17 +362,6 @@ class _Planner:
             self.reuse.kept.add(args[k])
             args[k] = copied
         output.set_args(tuple(args))
-
-
-def _needed_by(node: Node) -> set[Node]:
-    """A value, and all that it is computed from."""
-    needed = {node}
-    stack = [node]
-    while stack:
-        new = [a for a in stack.pop().args if a not in needed]
-        needed.update(new)
-        stack += new
-    return needed
 
 
 def _nowhere(at: Index) -> bool:

@@ -8,7 +8,7 @@ from collections import abc, defaultdict
 from enum import Enum
 from typing import Any
 
-from dynagraph.cuda.state import state
+from dynagraph.cuda.state import is_available
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import none_is_set
 from dynagraph.torch.core.devices import device as Device
@@ -83,7 +83,7 @@ class GradScaler:
         growth_interval: int = 2000, enabled: bool = True,
     ) -> None:  # fmt: skip
         self._device, self._enabled = device, enabled
-        if device == "cuda" and enabled and (state.cupy is None or not state.count):
+        if device == "cuda" and enabled and not is_available():
             warnings.warn("torch.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2)
             self._enabled = False
         if not self._enabled:

@@ -127,10 +127,14 @@ def as_if_new(x: Any) -> Any:
 def any_wrong(mask: Any) -> Any:
     """Whether any place of an index is wrong, that is, out of bounds, or any other number that PyTorch's kernels refuse.
 
-    Programs on a GPU do not ask, which would have the host wait for the device in each call: there, as CuPy does, they take places
-    modulo the size.  (PyTorch's kernels fail on the device, at some later time.)
+    Where an error is raised if so, it is a check of the program in captured code (see `frontend/executor/rare_branches.py`).
     """
     return mask if isinstance(mask, bool) else mask.any()
+
+
+def programs_leave_calls() -> bool:
+    """Whether a program in which a check fails leaves the call to Python: not with ``config.cuda_errors = "later"``, on a GPU."""
+    return True
 
 
 def none_is_set(flags: Iterable[Any]) -> bool:
@@ -139,7 +143,7 @@ def none_is_set(flags: Iterable[Any]) -> bool:
     Captured code takes it that they are: a program that finds another one leaves the call to Python.
     """
     for flag in flags:
-        if is_compiling() and not is_on_gpu(flag):
+        if is_compiling() and programs_leave_calls():
             if any_wrong(flag != 0):
                 raise RuntimeError("a flag is set")
         elif flag.item():
@@ -176,6 +180,6 @@ def strided(x: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
 
 
 __all__ = [
-    "any_wrong", "as_array", "as_if_new", "failing", "in_c_order", "is_on_gpu", "library_of_array", "put_beside", "ratio_of_sizes",
-    "strided", "ufunc_accumulate", "ufunc_at", "ufunc_reduce",
+    "any_wrong", "as_array", "as_if_new", "failing", "in_c_order", "is_on_gpu", "library_of_array", "none_is_set",
+    "programs_leave_calls", "put_beside", "ratio_of_sizes", "strided", "ufunc_accumulate", "ufunc_at", "ufunc_reduce",
 ]  # fmt: skip
