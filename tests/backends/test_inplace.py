@@ -232,7 +232,7 @@ def test_an_input_gets_what_is_computed_from_another_one_that_is_written_to():
     changed = updated(graph, q, part(graph, p, 0, 2), 3)
     other = graph.placeholder("a", Meta(F64, (2,)))
     again = updated(graph, changed, graph.call(OPS["add"], part(graph, changed, 0, 2), other), 0)
-    graph.output(changed, again, check_first, into=(1, 0, None), n_checks=1)
+    graph.output([changed, again, check_first], into=(1, 0, None), n_checks=1)
     check(graph, *inputs(2), *inputs(1, (2,)))
 
 
