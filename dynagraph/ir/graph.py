@@ -348,6 +348,8 @@ class Graph:
 
     def bring_before(self, place: Node, nodes: Iterable[Node]) -> None:
         """Move nodes, and what they are computed from, before another one, which none of them needs."""
+        if place.kind == "placeholder":
+            raise GraphError(f"bring_before: {place.name} is an input, and the order of inputs is that of the arguments")
         wanted = set(self.placeholders)  # all of them: their order is that of the inputs
         stack = list(nodes)
         while stack:

@@ -224,6 +224,19 @@ def test_a_value_on_the_way_to_an_input_is_an_output_too():
         check(graph, *inputs(2))
 
 
+def test_an_input_gets_what_is_computed_from_another_one_that_is_written_to():
+    """And a check comes first: inputs that stand after the first write keep their order."""
+    graph = Graph()
+    p, q = (graph.placeholder(name, Meta(F64, (6,))) for name in "pq")
+    least = graph.call(OPS["constant"], value=-9.0, dtype=F64)
+    is_less = graph.call(OPS["any"], graph.call(OPS["less"], p, least), axis=(0,), keepdims=False)
+    changed = updated(graph, q, part(graph, p, 0, 2), 3)
+    other = graph.placeholder("a", Meta(F64, (2,)))
+    again = updated(graph, changed, graph.call(OPS["add"], part(graph, changed, 0, 2), other), 0)
+    graph.output([changed, again, is_less], into=(1, 0, None), n_checks=1)
+    check(graph, *inputs(2), *inputs(1, (2,)))
+
+
 def test_two_inputs_change_places():
     graph = Graph()
     x, y = (graph.placeholder(name, Meta(F64, (6,))) for name in "xy")

@@ -131,7 +131,7 @@ class _Planner:
         """The values one after another that lie where `target` did, the last one first."""
         way: list[Node] = []
         node: Node | None = output
-        while node is not None and node is not target:
+        while node is not None and node.kind == "call_function":  # another input's value, or a constant, does not lie there
             way.append(node)
             if _is_over(node) and self._before(node.args[node.attrs["over"]], target) is None:
                 self._copy_for(node)
