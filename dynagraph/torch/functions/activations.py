@@ -95,9 +95,9 @@ def _polynomial(x: Any, coefficients: tuple[float, ...]) -> Any:
         power = power * power
 
 
-# For float32: the lower tail is ``exp(-x ** 2 / 2) * t * polynomial(t)`` of ``t = 1 / (1 + 0.35 * |x|)``, to 3.2e-8 of itself.  Fitted
-# by least squares that are weighted until the largest relative error is least.  The exponential is the density's, so that the
-# function and its derivative take one.
+# For float32: the lower tail is ``exp(-x ** 2 / 2) * t * polynomial(t)`` of ``t = 1 / (1 + 0.35 * |x|)``, to 3.2e-8 of itself.
+# Fitted by least squares that are weighted until the largest relative error is least.  The exponential is the density's, so that
+# the function and its derivative take one.
 _TAIL_STEP = 0.35
 _TAIL_SINGLE = (
     -0.0291461373, 0.143972697, -0.255716297, 0.159176465, -0.0231113992, 0.105508655, 0.119832706, 0.139861892, 0.139621403,
