@@ -17,9 +17,12 @@ from hypothesis import strategies as st
 
 import dynagraph as dg
 from dynagraph.doors import bfloat16 as bfloat16_door
+from dynagraph.errors import DTypeError
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
+from dynagraph.ir.graph import Meta
 from dynagraph.ir.ops import Elementwise, Op
+from dynagraph.ir.optable import convolution, pooling
 from dynagraph.tools.bench import largest_difference
 from tests.backends.native import run_native
 from tests.backends.test_every_op import chosen, graph_of
@@ -259,11 +262,12 @@ def is_of_float32(case: Case) -> bool:
 
 
 # they call NumPy's functions, make complex numbers, or give neighbours of float32
-OTHERWISE = ("external_call", "complex", "nextafter", "complex_accumulate", "nextafter_accumulate")
+OTHERWISE = ("external_call", "complex", "nextafter", "spacing", "complex_accumulate", "nextafter_accumulate")
+REFUSING = (*convolution.ROUTINES, *pooling.ROUTINES)
 
 
 @pytest.mark.sampled(24)
-@pytest.mark.parametrize("op", [op for op in ROWS if op.name not in OTHERWISE], ids=lambda op: op.name)
+@pytest.mark.parametrize("op", [op for op in ROWS if op.name not in (*OTHERWISE, *REFUSING)], ids=lambda op: op.name)
 @pytest.mark.parametrize("target", ["c", "cuda"])
 def test_rows_of_the_op_table_compute_in_float32(op: Op, target: str) -> None:
     cases = [narrowed(case) for case in chosen(op) if is_of_float32(case)]
@@ -275,6 +279,15 @@ def test_rows_of_the_op_table_compute_in_float32(op: Op, target: str) -> None:
     results = run_native(graph, *arrays) if target == "c" else emulated(graph)(*arrays)
     for case, got in zip(cases, results):
         assert_near(case, got, in_float32(case))
+
+
+@pytest.mark.parametrize("name", REFUSING)
+def test_rows_that_call_routines_of_float32_and_float64_say_so(name: str) -> None:
+    op = next(op for op in ROWS if op.name == name)
+    case = narrowed(next(case for case in chosen(op) if is_of_float32(case)))
+    metas = tuple(Meta(dtypes.from_numpy(x.dtype), x.shape) for x in case.operands)
+    with pytest.raises(DTypeError, match=r"float32 or float64, got bfloat16; cast the operand first"):
+        case.op.infer(metas, case.op.bind_attrs(case.attrs))
 
 
 def takes_float32(op: Op) -> bool:

@@ -7,6 +7,7 @@ by the next call that asks for a check, or waits for the device, once the device
 from __future__ import annotations
 
 import collections
+import os
 import threading
 from typing import Any
 
@@ -43,5 +44,15 @@ def raise_found(wait_for: int = 0) -> None:
         make_final(error)
         raise error
 
+
+def _after_fork() -> None:
+    """The child can use none of its parent's events."""
+    global _lock
+    _lock = threading.RLock()
+    _waiting.clear()
+
+
+if hasattr(os, "register_at_fork"):  # there is no fork on Windows
+    os.register_at_fork(after_in_child=_after_fork)
 
 __all__ = ["note", "raise_found"]

@@ -91,8 +91,10 @@ def _means(x: np.ndarray, out: np.ndarray, axis: int, back: bool) -> np.ndarray:
 
 
 def _averages(x: np.ndarray, out: np.ndarray, attrs: Any, back: bool) -> np.ndarray:
+    """Axis by axis, the last one first, in the dtype of `x`: where sums overflow depends on the order."""
     n = len(attrs["kernel"])
     sizes, counts = ((a.shape[a.ndim - n :]) for a in ((out, x) if back else (x, out)))
+    divisors = np.empty(counts, x.dtype)
     for window in np.ndindex(*counts):
         divisor = attrs["divisor"]
         if divisor is None:
@@ -101,12 +103,29 @@ def _averages(x: np.ndarray, out: np.ndarray, attrs: Any, back: bool) -> np.ndar
             divisor = math.prod(
                 min(start + k, size + r) - max(start, -r) for start, k, size, r in zip(starts, attrs["kernel"], sizes, reach)
             )
-        for _, at in _elements(attrs["kernel"], attrs["stride"], attrs["padding"], (1,) * n, sizes, window):
-            if back:
-                out[(..., *at)] += x[(..., *window)] / divisor
-            else:
-                out[(..., *window)] += x[(..., *at)] / divisor
-    return out
+        divisors[window] = divisor
+    with np.errstate(all="ignore"):
+        made = x / divisors if back else x
+        for k in range(n) if back else reversed(range(n)):
+            about = (attrs[name][k] for name in ("kernel", "stride", "padding"))
+            made = _average_axis(made, x.ndim - n + k, sizes[k], counts[k], *about, back)
+        return made if back else made / divisors
+
+
+def _average_axis(
+    x: np.ndarray, axis: int, size: int, count: int, kernel: int, stride: int, padding: int, back: bool
+) -> np.ndarray:
+    """Sums of windows along an axis, or the way back."""
+    x = np.moveaxis(x, axis, 0)
+    wide = np.zeros((max(size + 2 * padding, (count - 1) * stride + kernel), *x.shape[1:]), x.dtype)
+    if not back:
+        wide[padding : padding + size] = x
+    parts = [wide[k : k + (count - 1) * stride + 1 : stride] for k in range(kernel)]
+    if not back:
+        return np.moveaxis(sum(parts[1:], parts[0]), 0, axis)
+    for part in parts:
+        part += x
+    return np.moveaxis(wide[padding : padding + size], 0, axis)
 
 
 def run_routine(routine: str, operands: Any, attrs: Any, out: np.ndarray) -> np.ndarray:
@@ -116,7 +135,7 @@ def run_routine(routine: str, operands: Any, attrs: Any, out: np.ndarray) -> np.
     if routine in ("max_pool", "adaptive_max_pool"):
         return _maxima(routine, *operands, out, attrs)
     if routine.startswith("avg_pool"):
-        return _averages(*operands, out.astype(np.float64), attrs, routine == "avg_pool_back").astype(out.dtype)
+        return _averages(*operands, out, attrs, routine == "avg_pool_back")
     if routine == "max_pool_back":
         return _put(*operands, out, len(attrs["sizes"]))
     return _means(*operands, out, attrs["axis"], routine == "adaptive_mean_back")
